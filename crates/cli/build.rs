@@ -1,0 +1,2 @@
+//! Builds the agent.
+fn main() {}

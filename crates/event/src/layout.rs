@@ -1,0 +1,319 @@
+//! The memory that a target shares with its recorder.
+//!
+//! One anonymous file (`memfd`), made by the recorder, mapped by the agent:
+//!
+//! ```text
+//! 0              Header
+//! modules_off    Module[modules_cap]      written by the agent, append only
+//! strings_off    bytes                    paths of modules, append only
+//! slots_off      Slot[slots_cap]          one per thread at a time
+//! nodes_off      Node[nodes_cap]          the stack tree, append only
+//! rings_off      rings: the first `big_rings` of BIG_RING bytes, then small ones
+//! ```
+//!
+//! Everything here is plain old data for which all bit patterns are valid; both
+//! sides use atomics on it. Who writes a field stands beside it.
+
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+use crate::codec::State;
+
+/// First bytes of the shared memory: `HWSHM` and the layout's version.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HWSHM\0\0\x01");
+
+/// Environment variable that carries `pid:fd:token` of the memory to the agent.
+pub const ENV_SHARED: &str = "HIGHWATER_SHARED";
+/// Environment variable that names the recorder for a plain `LD_PRELOAD`.
+pub const ENV_RECORDER: &str = "HIGHWATER_RECORDER";
+
+/// Bytes in one of the first rings. A power of two.
+pub const BIG_RING: u64 = 1 << 20;
+/// Bytes in the other rings. A power of two.
+pub const SMALL_RING: u64 = 128 << 10;
+
+/// Option bit: record the usable size of each block.
+pub const OPT_USABLE: u32 = 1;
+/// Option bit: take a stack for frees too.
+pub const OPT_FREE_STACKS: u32 = 2;
+/// Option bit: on a full ring drop and count, do not wait.
+pub const OPT_DROP: u32 = 4;
+/// Option bit: compare each cached stack with a fresh walk, abort on a difference.
+pub const OPT_VALIDATE: u32 = 8;
+
+/// [`Header::agent_state`]: nobody has come yet.
+pub const AGENT_ABSENT: u32 = 0;
+/// [`Header::agent_state`]: the agent maps this memory and records.
+pub const AGENT_ATTACHED: u32 = 1;
+/// [`Header::agent_state`]: the agent is about to call exec; see [`Header::exec_pid`].
+pub const AGENT_EXEC: u32 = 2;
+
+/// [`Header::recorder_state`]: draining.
+pub const RECORDER_ALIVE: u32 = 1;
+/// [`Header::recorder_state`]: drains and counts, writes nothing any more.
+pub const RECORDER_FULL: u32 = 2;
+/// [`Header::recorder_state`]: gone on purpose; the agent only forwards.
+pub const RECORDER_GONE: u32 = 3;
+
+/// [`Slot::state`]: nobody owns the ring.
+pub const SLOT_FREE: u32 = 0;
+/// [`Slot::state`]: a thread writes into the ring.
+pub const SLOT_OWNED: u32 = 1;
+
+/// Rare things that the agent counts, by name. The order is the file's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Counter {
+    /// Stacks walked.
+    Walks = 0,
+    /// Frames found by walking.
+    Frames = 1,
+    /// Unwind rules compiled from `.eh_frame`.
+    RulesCompiled = 2,
+    /// Rules that could not be stored because the table was full.
+    RulesFull = 3,
+    /// Nodes made.
+    Nodes = 4,
+    /// Heap operations inside the agent's own work.
+    Nested = 5,
+    /// Nested operations for which there was no room.
+    NestedLost = 6,
+    /// Threads for which no ring was free.
+    NoSlot = 7,
+    /// Events of such threads.
+    NoSlotEvents = 8,
+    /// A hook found its busy flag stale (a signal handler left with longjmp).
+    StaleBusy = 9,
+    /// Times that a thread waited for room.
+    Stalls = 10,
+    /// Modules found.
+    Modules = 11,
+    /// Times that a module went away.
+    Unloads = 12,
+    /// Stacks answered by the cache alone.
+    CacheHits = 13,
+    /// Stacks whose outer part came from the cache.
+    CachePartial = 14,
+    /// Cached stacks that did not verify.
+    CacheStale = 15,
+    /// Stacks compared with a fresh walk.
+    Validated = 16,
+    /// Lost events: a full ring and nobody may wait.
+    Dropped = 17,
+}
+
+impl Counter {
+    /// How many there are room for.
+    pub const COUNT: usize = 32;
+    /// The names, in the order of the numbers.
+    pub const NAMES: [&'static str; 18] = [
+        "walks",
+        "frames",
+        "rules_compiled",
+        "rules_full",
+        "nodes",
+        "nested",
+        "nested_lost",
+        "no_slot",
+        "no_slot_events",
+        "stale_busy",
+        "stalls",
+        "modules",
+        "unloads",
+        "cache_hits",
+        "cache_partial",
+        "cache_stale",
+        "validated",
+        "dropped",
+    ];
+}
+
+/// The first page.
+#[repr(C, align(4096))]
+pub struct Header {
+    /// [`MAGIC`], stored last by the recorder.
+    pub magic: AtomicU64,
+    /// Random; the same as in [`ENV_SHARED`], so that a stranger's file is refused.
+    pub token: u64,
+    /// Bytes of the whole memory.
+    pub size: u64,
+    /// Where the modules are.
+    pub modules_off: u64,
+    /// Where the strings are.
+    pub strings_off: u64,
+    /// Where the slots are.
+    pub slots_off: u64,
+    /// Where the nodes are.
+    pub nodes_off: u64,
+    /// Where the rings are.
+    pub rings_off: u64,
+    /// How many modules fit.
+    pub modules_cap: u32,
+    /// How many bytes of strings fit.
+    pub strings_cap: u32,
+    /// How many slots there are.
+    pub slots_cap: u32,
+    /// How many of them have a [`BIG_RING`].
+    pub big_rings: u32,
+    /// How many nodes fit.
+    pub nodes_cap: u32,
+    /// `OPT_*`
+    pub options: u32,
+    /// Greatest number of frames to keep, 0 for all.
+    pub depth: u32,
+    /// The recorder's process id, in its own name space.
+    pub recorder_pid: u32,
+    /// Blocks below this size (bytes) are not recorded.
+    pub min_size: u64,
+    /// The memory for the image after an exec: the recorder's descriptor, -1 for none.
+    pub next_fd: AtomicI32,
+    /// 1: the recorded process keeps being recorded over exec.
+    pub follow_exec: u32,
+    /// Token of that memory.
+    pub next_token: AtomicU64,
+
+    /// Written by the recorder, read by waiting agents.
+    pub recorder: RecorderWords,
+    /// Written by the agent, rarely.
+    pub agent: AgentWords,
+    /// [`Counter`]s, written by the agent, rarely or per thread at its end.
+    pub counters: [AtomicU64; Counter::COUNT],
+}
+
+/// The recorder's words, on a cache line of their own.
+#[repr(C, align(64))]
+pub struct RecorderWords {
+    /// `RECORDER_*`
+    pub state: AtomicU32,
+    /// A robust futex: the recorder's thread id while it lives; the kernel sets
+    /// `FUTEX_OWNER_DIED` when it does not.
+    pub robust: AtomicU32,
+    /// A waiting producer bumps and wakes this; the recorder sleeps on it.
+    pub doorbell: AtomicU32,
+    /// Coarse time: bumped by the recorder.
+    pub tick: AtomicU32,
+}
+
+/// The agent's words, on cache lines of their own.
+#[repr(C, align(64))]
+pub struct AgentWords {
+    /// `AGENT_*`, and what the recorder waits for.
+    pub state: AtomicU32,
+    /// Process id of the target in its own name space.
+    pub pid: AtomicU32,
+    /// Nodes made so far (ids below this may be read once `ready`).
+    pub node_count: AtomicU32,
+    /// Modules published so far.
+    pub module_count: AtomicU32,
+    /// Bytes of strings used.
+    pub strings_used: AtomicU32,
+    /// Number that the next thread gets.
+    pub thread_count: AtomicU32,
+    /// Greatest slot index in use, plus one.
+    pub slots_used: AtomicU32,
+    /// Process id that is about to exec.
+    pub exec_pid: AtomicU32,
+    /// Stamp when the agent came.
+    pub start_stamp: AtomicU64,
+    /// CLOCK_MONOTONIC then, ns.
+    pub start_ns: AtomicU64,
+}
+
+/// One thread's place: its ring's two ends and who it is.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// Bytes written so far, ever. Written by the thread, once an event.
+    pub head: AtomicU64,
+    /// Nanoseconds waited for room. Written by the thread.
+    pub stalled_ns: AtomicU64,
+    /// Events dropped. Written by the thread.
+    pub dropped: AtomicU64,
+    /// 1 while the thread sleeps on `tail`. Written by the thread.
+    pub waiting: AtomicU32,
+    /// Unused.
+    pub pad0: u32,
+    /// The end of the producer's cache line.
+    pub pad1: [u64; 4],
+    /// Bytes read so far, ever. Written by the recorder.
+    pub tail: AtomicU64,
+    /// The end of the consumer's cache line.
+    pub pad2: [u64; 7],
+    /// `SLOT_*`: FREE to OWNED by a thread (compare and swap), back by the recorder.
+    pub state: AtomicU32,
+    /// Kernel thread id of the owner, in the target's name space.
+    pub tid: AtomicU32,
+    /// The owner's number in this trace, from 0.
+    pub thread: AtomicU32,
+    /// Bumped each time that the slot gets an owner.
+    pub generation: AtomicU32,
+    /// Stamp when the owner took it.
+    pub start_stamp: AtomicU64,
+    /// The owner's name then, zero-terminated.
+    pub name: [AtomicU64; 2],
+    /// The codec's state that the owner started with: zeros but the stamp.
+    pub start_state: State,
+}
+
+/// One loaded object.
+#[repr(C)]
+pub struct Module {
+    /// Difference between an address in memory and in the file (`l_addr`).
+    pub bias: u64,
+    /// First mapped address.
+    pub start: u64,
+    /// One past the last mapped address.
+    pub end: u64,
+    /// Address of `.eh_frame_hdr`, 0 if none.
+    pub eh_frame_hdr: u64,
+    /// Stamp when it was first seen.
+    pub loaded: u64,
+    /// Stamp when it was gone, 0 while it is there.
+    pub unloaded: AtomicU64,
+    /// Offset of its path in the strings.
+    pub path_off: u32,
+    /// Length of the path; 0 for the program itself.
+    pub path_len: u32,
+    /// GNU build-id.
+    pub build_id: [u8; 32],
+    /// Length of the build-id, 0 if it has none.
+    pub build_id_len: u32,
+    /// `MODULE_*`
+    pub flags: u32,
+}
+
+/// [`Module::flags`]: the program itself.
+pub const MODULE_MAIN: u32 = 1;
+/// [`Module::flags`]: the kernel's vdso.
+pub const MODULE_VDSO: u32 = 2;
+/// [`Module::flags`]: our own agent.
+pub const MODULE_AGENT: u32 = 4;
+
+/// Offset in the memory and size in bytes of slot `index`'s ring.
+pub const fn ring_range(rings_off: u64, big_rings: u32, index: u32) -> (u64, u64) {
+    if index < big_rings {
+        (rings_off + index as u64 * BIG_RING, BIG_RING)
+    } else {
+        let small = (index - big_rings) as u64;
+        (rings_off + big_rings as u64 * BIG_RING + small * SMALL_RING, SMALL_RING)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_ends_of_a_ring_share_no_cache_line() {
+        use core::mem::offset_of;
+        assert_eq!(offset_of!(Slot, tail), 64);
+        assert_eq!(offset_of!(Slot, state), 128);
+        assert_eq!(size_of::<Header>(), 4096);
+        assert_eq!(offset_of!(Header, recorder) % 64, 0);
+    }
+
+    #[test]
+    fn rings_follow_each_other() {
+        assert_eq!(ring_range(4096, 2, 0), (4096, BIG_RING));
+        assert_eq!(ring_range(4096, 2, 2), (4096 + 2 * BIG_RING, SMALL_RING));
+        assert_eq!(ring_range(4096, 2, 3), (4096 + 2 * BIG_RING + SMALL_RING, SMALL_RING));
+    }
+}

@@ -1,0 +1,26 @@
+//! The event model of highwater, its byte encoding, and the layout of the
+//! memory that a target shares with its recorder.
+//!
+//! Constraints, in the order in which they decide:
+//!
+//! * This crate is compiled twice: into the `highwater` command, and by plain
+//!   `rustc` into the agent that runs inside the target. So it is `no_std`, has
+//!   no dependency, and never allocates.
+//! * What an agent writes is read by another process that may not trust it:
+//!   every decoder here works on a slice, checks every length and returns a
+//!   value, never a panic.
+//! * The bytes that a thread puts in its ring are the bytes that the trace
+//!   keeps: the recorder copies them, it does not translate them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`api`] | [`api::ApiKind`], the entry points of the heap |
+//! | [`codec`] | a heap operation as bytes: [`codec::Encoder`], [`codec::Decoder`] |
+//! | [`node`] | call stacks as an interned tree: [`node::Node`] |
+//! | [`layout`] | the shared memory: header, slots, rings, nodes, modules |
+#![cfg_attr(not(test), no_std)]
+
+pub mod api;
+pub mod codec;
+pub mod layout;
+pub mod node;
