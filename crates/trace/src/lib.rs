@@ -1,1 +1,3 @@
-//! highwater: trace.
+//! The `.hwt` trace: writer, streaming reader, index, recovery.
+
+pub mod model;
