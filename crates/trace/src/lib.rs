@@ -1,3 +1,40 @@
 //! The `.hwt` trace: writer, streaming reader, index, recovery.
+//!
+//! `docs/format.md` has the format byte by byte. In short: a file header, a
+//! slot for the end record, a block of facts, and then blocks of definitions
+//! and *groups* of event blocks; a group holds one or more whole epochs. A
+//! footer index lets a reader go to an instant; without one the file is read
+//! from the front. Nothing in a file is trusted: every length is checked, every
+//! byte lies under a checksum, and damage is named, skipped and counted.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`model`] | the values that go in and come out |
+//! | [`writer`] | [`Writer`] |
+//! | [`reader`] | [`Trace`]: opening, recovery, definitions, keyframes |
+//! | [`steps`] | [`Steps`]: the merged order |
+//! | [`clock`] | stamps to nanoseconds |
+//! | [`nodes`] | the table of stack nodes |
+//! | [`error`] | [`TraceError`], [`Warning`] |
 
+pub mod clock;
+mod defs;
+pub mod error;
+mod frame;
+mod group;
+mod index;
+mod keyframe;
 pub mod model;
+pub mod nodes;
+pub mod reader;
+mod scan;
+pub mod steps;
+mod varint;
+pub mod writer;
+
+pub use error::{BlockKind, TraceError, Warning};
+pub use frame::FORMAT_VERSION;
+pub use keyframe::Keyframe;
+pub use reader::Trace;
+pub use steps::Steps;
+pub use writer::{Compression, Writer, WriterOptions};

@@ -137,6 +137,27 @@ pub struct EventBlock<'a> {
     pub payload: &'a [u8],
 }
 
+/// A block of the live set, as a keyframe holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveBlock {
+    /// Where.
+    pub addr: u64,
+    /// Requested bytes.
+    pub size: u64,
+    /// Usable bytes, where recorded.
+    pub usable: Option<u64>,
+    /// From where.
+    pub node: NodeId,
+    /// Who made it.
+    pub thread: ThreadNo,
+    /// Through which entry point.
+    pub api: ApiKind,
+    /// Seqno of the event that made it.
+    pub seqno: u64,
+    /// Nanoseconds since the start, then.
+    pub ns: u64,
+}
+
 /// How the target ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,0 +1,657 @@
+//! Opening a trace: recovery, definitions, the way to an instant.
+
+use std::path::Path;
+
+use crate::clock::Clock;
+use crate::defs::{self, Definition};
+use crate::error::{BlockKind, TraceError, Warning};
+use crate::frame::{
+    END_BLOCK, FILE_HEADER, FILE_MAGIC, FORMAT_VERSION, TRAILER, parse_file_header, parse_trailer,
+};
+use crate::group::{BlockInfo, read_table};
+use crate::index::{GroupRef, Index, KeyframeRef};
+use crate::keyframe::{Keyframe, read_live};
+use crate::model::{End, Mark, Meta, ModuleDef, RssSample, ThreadDef};
+use crate::nodes::Nodes;
+use crate::scan::{Buffers, GroupBlocks, Source, info};
+use crate::steps::Steps;
+
+/// An opened trace: all definitions are in memory, the events are streamed.
+pub struct Trace {
+    pub(crate) source: Source,
+    pub(crate) size: u64,
+    pub(crate) index: Index,
+    pub(crate) clock: Clock,
+    pub(crate) warnings: Vec<Warning>,
+    meta: Meta,
+    end: Option<End>,
+    modules: Vec<ModuleDef>,
+    threads: Vec<ThreadDef>,
+    nodes: Nodes,
+    rss: Vec<RssSample>,
+    marks: Vec<Mark>,
+    /// What was read without an index: all before this offset.
+    scanned: u64,
+    /// There is a trailer: nothing more will come.
+    complete: bool,
+    /// The last group is not all there.
+    ragged: bool,
+    buffers: Buffers,
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trace")
+            .field("path", &self.source.path)
+            .field("events", &self.event_count())
+            .field("warnings", &self.warnings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Trace {
+    /// Opens a trace, also one that is cut, damaged or still being written.
+    ///
+    /// # Errors
+    /// One line that names the file and what to do: empty, not a trace, of a
+    /// newer version, damaged in its first 32 bytes, unreadable.
+    pub fn open(path: impl AsRef<Path>) -> Result<Trace, TraceError> {
+        let mut source = Source::open(path.as_ref())?;
+        let size = source.size()?;
+        source.file_id = check_file_header(&source)?;
+        let mut trace = Trace {
+            source,
+            size,
+            index: Index::default(),
+            clock: Clock::default(),
+            warnings: Vec::new(),
+            meta: Meta::default(),
+            end: None,
+            modules: Vec::new(),
+            threads: Vec::new(),
+            nodes: Nodes::default(),
+            rss: Vec::new(),
+            marks: Vec::new(),
+            scanned: (FILE_HEADER + END_BLOCK) as u64,
+            complete: false,
+            ragged: false,
+            buffers: Buffers::default(),
+        };
+        trace.read_end()?;
+        let trailer = trace.trailer()?;
+        if let Some(offset) = trailer
+            && let Some(index) = trace.read_index(offset)?
+        {
+            trace.use_index(index)?;
+        } else {
+            trace.scan(trailer)?;
+        }
+        Ok(trace)
+    }
+
+    /// Reads what was appended since; `true` if there was anything.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`].
+    pub fn refresh(&mut self) -> Result<bool, TraceError> {
+        if self.complete {
+            return Ok(false);
+        }
+        let size = self.source.size()?;
+        let before = (self.scanned, self.end.is_some(), self.event_count());
+        self.size = size;
+        self.warnings.retain(|warning| {
+            !matches!(warning, Warning::CutTail { .. } | Warning::MissingIndex)
+                && !matches!(warning, Warning::Damaged { kind: Some(BlockKind::End), .. })
+        });
+        if std::mem::take(&mut self.ragged) {
+            self.index.groups.pop();
+        }
+        self.read_end()?;
+        let trailer = self.trailer()?;
+        self.scan(trailer)?;
+        Ok(before != (self.scanned, self.end.is_some(), self.event_count()))
+    }
+
+    /// Facts about the recording; defaults where that block is damaged.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// How the recording ended. `None`: it is still being written, or its
+    /// recorder was killed.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// Everything wrong that opening (and [`Trace::verify`]) found. Damage
+    /// inside event blocks is found while they are read: [`Steps::warnings`].
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The modules, in the order of their first definition; each as defined last.
+    pub fn modules(&self) -> &[ModuleDef] {
+        &self.modules
+    }
+
+    /// The module with this index.
+    pub fn module(&self, index: u16) -> Option<&ModuleDef> {
+        match self.modules.get(usize::from(index)) {
+            Some(module) if module.index == index => Some(module),
+            _ => self.modules.iter().find(|module| module.index == index),
+        }
+    }
+
+    /// The threads, in the order of their first definition; each as defined last.
+    pub fn threads(&self) -> &[ThreadDef] {
+        &self.threads
+    }
+
+    /// The thread with this number.
+    pub fn thread(&self, thread: u32) -> Option<&ThreadDef> {
+        match self.threads.get(thread as usize) {
+            Some(def) if def.thread == thread => Some(def),
+            _ => self.threads.iter().find(|def| def.thread == thread),
+        }
+    }
+
+    /// The stack nodes.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// Samples of resident memory, in the order of the file.
+    pub fn rss(&self) -> &[RssSample] {
+        &self.rss
+    }
+
+    /// Marks, in the order of the file.
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// A stamp as nanoseconds since the start of the recording.
+    pub fn to_ns(&self, stamp: u64) -> u64 {
+        self.clock.to_ns(stamp)
+    }
+
+    /// Number of seqnos in use: those of all events, lost ones included.
+    pub fn event_count(&self) -> u64 {
+        self.index.groups.last().map_or(0, |group| group.first_seqno + group.events)
+    }
+
+    /// Bytes in the file.
+    pub fn file_size(&self) -> u64 {
+        self.size
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.source.path
+    }
+
+    /// Events that the damage in [`Trace::warnings`] took.
+    pub fn lost_events(&self) -> u64 {
+        let lost = |warning: &Warning| match warning {
+            Warning::Damaged { events, .. } => *events,
+            _ => 0,
+        };
+        self.warnings.iter().map(lost).sum()
+    }
+
+    /// All events and special records in the merged order.
+    pub fn steps(&self) -> Steps<'_> {
+        Steps::new(self, 0, self.index.groups.len())
+    }
+
+    /// The merged order from the group that holds the event `seqno` on:
+    /// begins at or before it. Seqnos are those of the whole trace.
+    pub fn steps_from(&self, seqno: u64) -> Steps<'_> {
+        let after = self.index.groups.partition_point(|group| group.first_seqno <= seqno);
+        // Groups without an event have the seqno of the next one: begin with the first.
+        let mut start = after.saturating_sub(1);
+        while let Some(before) = start.checked_sub(1)
+            && self.index.groups.get(before).is_some_and(|group| group.first_seqno == seqno)
+        {
+            start = before;
+        }
+        Steps::new(self, start, self.index.groups.len())
+    }
+
+    /// The merged order from the first group that reaches `ns`.
+    pub fn steps_from_ns(&self, ns: u64) -> Steps<'_> {
+        let start = self.index.groups.iter().position(|group| self.to_ns(group.last) >= ns);
+        Steps::new(self, start.unwrap_or(self.index.groups.len()), self.index.groups.len())
+    }
+
+    /// The seqno with which [`Trace::steps_from_ns`] begins: all events before
+    /// it have happened before `ns`.
+    pub fn seqno_before_ns(&self, ns: u64) -> u64 {
+        let group = self.index.groups.iter().find(|group| self.to_ns(group.last) >= ns);
+        group.map_or(self.event_count(), |group| group.first_seqno)
+    }
+
+    /// The last readable keyframe at or before an event. Go on from it with
+    /// `steps_from(keyframe.seqno)`.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`]. A damaged keyframe is passed over for an earlier one.
+    pub fn keyframe_before(&self, seqno: u64) -> Result<Option<Keyframe>, TraceError> {
+        let mut buffers = Buffers::default();
+        let refs = &self.index.keyframes;
+        for first in (0..refs.len()).rev() {
+            let Some(head) = refs.get(first) else { continue };
+            if head.part != 0 || head.seqno > seqno {
+                continue;
+            }
+            if let Some(keyframe) = self.read_keyframe(refs.get(first..).unwrap_or_default(), &mut buffers)? {
+                return Ok(Some(keyframe));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Seqnos at which there are keyframes.
+    pub fn keyframes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.index.keyframes.iter().filter(|keyframe| keyframe.part == 0).map(|keyframe| keyframe.seqno)
+    }
+
+    /// Reads and checks every block; what is damaged goes to [`Trace::warnings`].
+    ///
+    /// # Errors
+    /// [`TraceError::Read`].
+    pub fn verify(&mut self) -> Result<(), TraceError> {
+        let mut found = Vec::new();
+        let mut steps = self.steps();
+        while steps.next()?.is_some() {}
+        found.extend_from_slice(steps.warnings());
+        let mut buffers = Buffers::default();
+        for keyframe in &self.index.keyframes {
+            if self.read_keyframe_part(keyframe, &mut Vec::new(), &mut buffers)?.is_none() {
+                found.push(Warning::Damaged {
+                    offset: keyframe.offset,
+                    kind: Some(BlockKind::Keyframe),
+                    events: 0,
+                    what: "it cannot be read",
+                });
+            }
+        }
+        for warning in found {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_keyframe(
+        &self,
+        refs: &[KeyframeRef],
+        buffers: &mut Buffers,
+    ) -> Result<Option<Keyframe>, TraceError> {
+        let Some(head) = refs.first() else { return Ok(None) };
+        let Some(refs) = refs.get(..head.parts as usize) else { return Ok(None) };
+        let mut blocks = Vec::new();
+        for (part, place) in refs.iter().enumerate() {
+            if (place.seqno, place.part as usize) != (head.seqno, part)
+                || self.read_keyframe_part(place, &mut blocks, buffers)?.is_none()
+            {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Keyframe { seqno: head.seqno, ns: self.to_ns(head.stamp), blocks }))
+    }
+
+    fn read_keyframe_part(
+        &self,
+        place: &KeyframeRef,
+        out: &mut Vec<crate::model::LiveBlock>,
+        buffers: &mut Buffers,
+    ) -> Result<Option<()>, TraceError> {
+        let Some(header) = self.source.header(place.offset)? else { return Ok(None) };
+        let fits = header.is(BlockKind::Keyframe)
+            && (header.first, header.first_epoch, header.last_epoch)
+                == (place.seqno, place.part, place.parts);
+        let mut raw = Vec::new();
+        if !fits || self.source.payload(place.offset, &header, buffers, &mut raw)?.is_err() {
+            return Ok(None);
+        }
+        Ok(read_live(&raw, header.count, out))
+    }
+
+    fn damaged(&mut self, offset: u64, kind: Option<BlockKind>, events: u64, what: &'static str) {
+        self.warnings.push(Warning::Damaged { offset, kind, events, what });
+    }
+
+    /// The payload of the block at `offset` if it is a sound one of this kind;
+    /// a warning otherwise.
+    fn block(&mut self, offset: u64, kind: BlockKind) -> Result<Option<(Vec<u8>, u32)>, TraceError> {
+        let mut raw = Vec::new();
+        let what = match self.source.header(offset)? {
+            Some(header) if header.is(kind) => {
+                match self.source.payload(offset, &header, &mut self.buffers, &mut raw)? {
+                    Ok(()) => return Ok(Some((raw, header.count))),
+                    Err(what) => what,
+                }
+            }
+            Some(_) => "another block stands in its place",
+            None => "its header is damaged",
+        };
+        self.damaged(offset, Some(kind), 0, what);
+        Ok(None)
+    }
+
+    fn read_end(&mut self) -> Result<(), TraceError> {
+        let offset = FILE_HEADER as u64;
+        if self.size < (FILE_HEADER + END_BLOCK) as u64 {
+            return Ok(());
+        }
+        self.end = match self.block(offset, BlockKind::End)? {
+            Some((_, 0)) | None => None,
+            Some((raw, _)) => match serde_json::from_slice(&raw) {
+                Ok(end) => Some(end),
+                Err(_) => {
+                    self.damaged(offset, Some(BlockKind::End), 0, "it is not in the right form");
+                    None
+                }
+            },
+        };
+        Ok(())
+    }
+
+    fn trailer(&self) -> Result<Option<u64>, TraceError> {
+        let mut bytes = [0; TRAILER];
+        let Some(at) = self.size.checked_sub(TRAILER as u64) else { return Ok(None) };
+        self.source.read(at, &mut bytes)?;
+        Ok(parse_trailer(&bytes, self.source.file_id))
+    }
+
+    fn read_index(&mut self, offset: u64) -> Result<Option<Index>, TraceError> {
+        // A warning about it comes from the scan that follows.
+        let Some(header) = self.source.header(offset)? else { return Ok(None) };
+        if !header.is(BlockKind::Index) || offset + header.total() + TRAILER as u64 != self.size {
+            return Ok(None);
+        }
+        let mut raw = Vec::new();
+        let sound = self.source.payload(offset, &header, &mut self.buffers, &mut raw)?.is_ok();
+        Ok(if sound { Index::decode(&raw) } else { None })
+    }
+
+    fn use_index(&mut self, index: Index) -> Result<(), TraceError> {
+        self.read_meta(self.scanned)?;
+        for &offset in &index.definitions {
+            self.read_definitions(offset)?;
+        }
+        self.index = index;
+        self.scanned = self.size;
+        self.complete = true;
+        Ok(())
+    }
+
+    fn read_meta(&mut self, offset: u64) -> Result<(), TraceError> {
+        if let Some((raw, _)) = self.block(offset, BlockKind::Meta)? {
+            match serde_json::from_slice(&raw) {
+                Ok(meta) => self.meta = meta,
+                Err(_) => self.damaged(offset, Some(BlockKind::Meta), 0, "it is not in the right form"),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_definitions(&mut self, offset: u64) -> Result<(), TraceError> {
+        let Some((raw, _)) = self.block(offset, BlockKind::Definitions)? else { return Ok(()) };
+        let sound = defs::read(&raw, |definition| match definition {
+            Definition::Clock(point) => self.clock.add(point),
+            Definition::Module(module) => {
+                replace(&mut self.modules, module, |a, b| a.index == b.index, |m| usize::from(m.index));
+            }
+            Definition::Thread(thread) => {
+                replace(&mut self.threads, thread, |a, b| a.thread == b.thread, |t| t.thread as usize);
+            }
+            Definition::Node(node) => self.nodes.define(node),
+            Definition::Rss(sample) => self.rss.push(sample),
+            Definition::Mark(mark) => self.marks.push(mark),
+        });
+        if sound.is_none() {
+            self.damaged(offset, Some(BlockKind::Definitions), 0, "a definition makes no sense");
+        }
+        Ok(())
+    }
+
+    /// Reads block after block from `self.scanned`. `trailer` is where the
+    /// file's trailer says that its index is.
+    fn scan(&mut self, trailer: Option<u64>) -> Result<(), TraceError> {
+        let mut at = self.scanned;
+        let mut cut = None;
+        if self.size < at {
+            cut = Some(FILE_HEADER as u64);
+        }
+        while at < self.size && cut.is_none() {
+            self.scanned = at;
+            let Some(header) = self.source.header(at)? else {
+                if self.size - at == TRAILER as u64 && trailer.is_some() {
+                    self.complete = true;
+                    break;
+                }
+                let index = trailer == Some(at);
+                match self.source.resync(at + 1, self.size)? {
+                    Some((next, _)) => {
+                        let kind = (at == (FILE_HEADER + END_BLOCK) as u64).then_some(BlockKind::Meta);
+                        self.damaged(at, kind, 0, "its header is damaged");
+                        at = next;
+                    }
+                    None if index => {
+                        self.damaged(at, Some(BlockKind::Index), 0, "its header is damaged");
+                        self.complete = true;
+                        break;
+                    }
+                    None => cut = Some(at),
+                }
+                continue;
+            };
+            let end = at + header.total();
+            if end > self.size {
+                cut = Some(at);
+                continue;
+            }
+            match BlockKind::from_u8(header.kind) {
+                Some(BlockKind::Meta) => self.read_meta(at)?,
+                Some(BlockKind::Definitions) => {
+                    self.index.definitions.push(at);
+                    self.read_definitions(at)?;
+                }
+                Some(BlockKind::Group | BlockKind::Events) => {
+                    let (next, hole) = self.scan_group(at)?;
+                    at = next;
+                    cut = hole;
+                    continue;
+                }
+                Some(BlockKind::Keyframe) => self.index.keyframes.push(KeyframeRef {
+                    offset: at,
+                    seqno: header.first,
+                    stamp: header.last,
+                    part: header.first_epoch,
+                    parts: header.last_epoch,
+                }),
+                Some(BlockKind::Index) => {
+                    self.block(at, BlockKind::Index)?;
+                    if self.size - end == TRAILER as u64 && trailer.is_none() {
+                        self.damaged(end, Some(BlockKind::Index), 0, "the trailer behind it is damaged");
+                        self.complete = true;
+                        at = self.size;
+                        continue;
+                    }
+                }
+                Some(BlockKind::End) => {}
+                None => self.damaged(at, None, 0, "a kind that this version does not know"),
+            }
+            at = end;
+        }
+        if let Some(offset) = cut {
+            self.warnings.push(Warning::CutTail { offset, bytes: self.size - offset });
+        } else {
+            self.scanned = at.min(self.size).max(self.scanned);
+        }
+        self.warnings.push(Warning::MissingIndex);
+        Ok(())
+    }
+
+    /// Takes in the group at `at`; returns where the next block is, and where
+    /// the file is cut if it is cut in this group.
+    fn scan_group(&mut self, at: u64) -> Result<(u64, Option<u64>), TraceError> {
+        let Some(header) = self.source.header(at)? else { return Ok((at + 1, None)) };
+        let mut raw = Vec::new();
+        let mut table = None;
+        let mut next = at;
+        if header.is(BlockKind::Group) {
+            next = at + header.total();
+            let what = match self.source.payload(at, &header, &mut self.buffers, &mut raw)? {
+                Ok(()) => {
+                    table = read_table(&raw);
+                    "its table makes no sense"
+                }
+                Err(what) => what,
+            };
+            if table.is_none() {
+                self.damaged(at, Some(BlockKind::Group), 0, what);
+            }
+        }
+        let mut group = GroupRef {
+            offset: at,
+            end: next,
+            serial: header.serial,
+            first_seqno: self.event_count(),
+            events: 0,
+            first: u64::MAX,
+            last: 0,
+        };
+        let mut take = |block: &BlockInfo| {
+            group.events += u64::from(block.events);
+            group.first = group.first.min(block.first);
+            group.last = group.last.max(block.last);
+        };
+        let mut hole = None;
+        if let Some(table) = table {
+            let blocks = GroupBlocks::from_table(next, table).blocks;
+            for (offset, block) in &blocks {
+                take(block);
+                next = offset.saturating_add(block.total);
+                if next > self.size && hole.is_none() {
+                    hole = Some(*offset);
+                }
+            }
+        } else {
+            while let Some(header) = self.source.header(next)? {
+                let end = next + header.total();
+                if !header.is(BlockKind::Events) || header.serial != group.serial || end > self.size {
+                    break;
+                }
+                take(&info(&header));
+                next = end;
+            }
+        }
+        group.end = next.min(self.size);
+        self.index.groups.push(group);
+        if hole.is_some() {
+            self.ragged = true;
+            self.count_ragged()?;
+        }
+        Ok((group.end, hole))
+    }
+
+    /// How many events of the last group can be given out although it is cut.
+    fn count_ragged(&mut self) -> Result<(), TraceError> {
+        let last = self.index.groups.len().saturating_sub(1);
+        let mut steps = Steps::new(self, last, last + 1);
+        // Pairs do not matter here: do not look back for them.
+        steps.without_lookback();
+        let first = steps.seqno();
+        while steps.next()?.is_some() {}
+        let events = steps.seqno() - first;
+        if let Some(group) = self.index.groups.last_mut() {
+            group.events = events;
+        }
+        Ok(())
+    }
+}
+
+/// Puts a definition in place of the one with the same number, or at the end.
+fn replace<T>(all: &mut Vec<T>, new: T, same: impl Fn(&T, &T) -> bool, place: impl Fn(&T) -> usize) {
+    let at = match all.get(place(&new)) {
+        Some(old) if same(old, &new) => Some(place(&new)),
+        _ => all.iter().position(|old| same(old, &new)),
+    };
+    match at.and_then(|at| all.get_mut(at)) {
+        Some(old) => *old = new,
+        None => all.push(new),
+    }
+}
+
+/// Checks the first bytes; the file's id.
+fn check_file_header(source: &Source) -> Result<u64, TraceError> {
+    let mut bytes = [0; FILE_HEADER];
+    let got = source.read(0, &mut bytes)?;
+    let path = source.path.clone();
+    let head = bytes.get(..got).unwrap_or_default();
+    if head.is_empty() {
+        return Err(TraceError::Empty { path });
+    }
+    let magic = head.len().min(FILE_MAGIC.len());
+    if head.get(..magic) != FILE_MAGIC.get(..magic) {
+        // One wrong byte in a file that goes on like ours is damage.
+        let wrong = head.iter().zip(FILE_MAGIC).filter(|(a, b)| *a != b).count();
+        if wrong <= 2 && got == FILE_HEADER {
+            return Err(TraceError::Header { path, what: "its first eight bytes are not a trace's" });
+        }
+        let (looks_like, advice) = looks_like(head);
+        return Err(TraceError::Foreign { path, looks_like, advice });
+    }
+    if got < FILE_HEADER {
+        return Err(TraceError::Header { path, what: "the file ends inside it" });
+    }
+    match parse_file_header(&bytes) {
+        None => Err(TraceError::Header { path, what: "its checksum does not match" }),
+        Some((version, _)) if version > FORMAT_VERSION => {
+            Err(TraceError::Newer { path, version, supported: FORMAT_VERSION })
+        }
+        Some((_, id)) => Ok(id),
+    }
+}
+
+/// What a file that is no trace seems to be, and what to do about it.
+fn looks_like(head: &[u8]) -> (&'static str, &'static str) {
+    const RECORD: &str = "give a .hwt file made by `highwater run`";
+    const IMPORT: &str = "unpack it first, or `highwater import` it";
+    if head.starts_with(b"\x7fELF") {
+        return ("an ELF program", "record it with `highwater run -- PROGRAM`");
+    }
+    if head.starts_with(&[0x1f, 0x8b]) {
+        return ("gzip data", IMPORT);
+    }
+    if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        return ("zstd data", IMPORT);
+    }
+    // heaptrack's text begins with its version: `v 10500 3`.
+    if head.starts_with(b"v ") && head.get(2).is_some_and(u8::is_ascii_digit) {
+        return ("a heaptrack file", "`highwater import` it");
+    }
+    if head.starts_with(b"PAR1") {
+        return ("a Parquet file", RECORD);
+    }
+    if head.first() == Some(&b'{') || head.first() == Some(&b'[') {
+        return ("JSON", RECORD);
+    }
+    if head.iter().all(|&byte| byte == 0) {
+        return ("nothing but zero bytes", RECORD);
+    }
+    if head.iter().all(|&byte| byte >= 32 && byte != 127 || matches!(byte, b'\n' | b'\r' | b'\t')) {
+        return ("text", IMPORT);
+    }
+    ("unknown data", RECORD)
+}

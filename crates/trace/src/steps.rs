@@ -1,0 +1,491 @@
+//! The merged order: a k-way merge of the threads' streams inside each epoch.
+//!
+//! The key of a record is (epoch, effective stamp, thread); records of one
+//! thread keep their order. The effective stamp of a record is the greatest
+//! stamp of its thread in the epoch so far, so the keys of a stream never fall.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use highwater_event::api::ApiKind;
+use highwater_event::codec::{Decoder, Record, SpecialKind, State};
+use rustc_hash::FxHashMap;
+
+use crate::clock::ClockCursor;
+use crate::error::{BlockKind, TraceError, Warning};
+use crate::group::{BlockInfo, Part, read_parts};
+use crate::model::{Event, Op, Special, Step, ThreadNo};
+use crate::reader::Trace;
+use crate::scan::{Buffers, info};
+
+/// Where a record stands in the order of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    epoch: u32,
+    stamp: u64,
+    thread: ThreadNo,
+}
+
+impl Key {
+    const END: Key = Key { epoch: u32::MAX, stamp: u64::MAX, thread: ThreadNo::MAX };
+}
+
+/// What a thread has next.
+#[derive(Clone, Copy, Debug)]
+enum Head {
+    Record(Record),
+    /// Events that cannot be read.
+    Lost(u32),
+}
+
+/// The stream of one thread in one group.
+struct Cursor {
+    thread: ThreadNo,
+    blocks: VecDeque<(u64, BlockInfo)>,
+    raw: Vec<u8>,
+    parts: Vec<Part>,
+    /// The next part.
+    part: usize,
+    /// The rest of the current part.
+    at: usize,
+    end: usize,
+    left: u32,
+    epoch: u32,
+    state: State,
+    /// Effective stamp of the last record of this epoch.
+    floor: u64,
+    head: Head,
+}
+
+/// The seqno of a thread's latest realloc free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Latest {
+    Known(u64),
+    /// It was lost.
+    Lost,
+}
+
+/// The merged stream of a trace; see [`Trace::steps`].
+pub struct Steps<'a> {
+    trace: &'a Trace,
+    /// The next group.
+    group: usize,
+    /// One past the last group to read.
+    until: usize,
+    /// The first group that was read: earlier ones may hold the first half of a realloc.
+    start: usize,
+    cursors: Vec<Cursor>,
+    /// All cursors but the current one, by the key of their head.
+    heap: BinaryHeap<Reverse<(Key, usize)>>,
+    current: Option<usize>,
+    /// The current cursor goes on while its key is below this.
+    limit: Key,
+    /// The group is cut: nothing from this key on is in order.
+    barrier: Key,
+    key: Key,
+    seqno: u64,
+    clock: ClockCursor<'a>,
+    latest: FxHashMap<ThreadNo, Latest>,
+    warnings: Vec<Warning>,
+    lost: u64,
+    buffers: Buffers,
+    spare: Vec<Cursor>,
+}
+
+impl<'a> Steps<'a> {
+    pub(crate) fn new(trace: &'a Trace, start: usize, until: usize) -> Self {
+        Steps {
+            trace,
+            group: start,
+            until,
+            start,
+            cursors: Vec::new(),
+            heap: BinaryHeap::new(),
+            current: None,
+            limit: Key::END,
+            barrier: Key::END,
+            key: Key::END,
+            seqno: trace.index.groups.get(start).map_or(trace.event_count(), |group| group.first_seqno),
+            clock: trace.clock.cursor(),
+            latest: FxHashMap::default(),
+            warnings: Vec::new(),
+            lost: 0,
+            buffers: Buffers::default(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// The seqno that the next event gets.
+    pub fn seqno(&self) -> u64 {
+        self.seqno
+    }
+
+    /// Damage met so far that [`Trace::warnings`] does not know.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Events met so far that could not be read. Each run of them is given out
+    /// as a [`Special::Dropped`] in its place, and keeps its seqnos.
+    pub fn lost_events(&self) -> u64 {
+        self.lost
+    }
+
+    /// The next step, or `None` at the end.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`] when the system cannot read the file. Damage is no
+    /// error: it is skipped and found in [`Steps::warnings`].
+    #[allow(clippy::should_implement_trait)]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Step>, TraceError> {
+        loop {
+            let Some(current) = self.current else {
+                if !self.open_group()? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            if self.key >= self.limit {
+                self.switch(current);
+                continue;
+            }
+            let Some(cursor) = self.cursors.get_mut(current) else { return Ok(None) };
+            let (head, thread, stamp) = (cursor.head, cursor.thread, self.key.stamp);
+            // The common case: the next record lies in the same part.
+            if cursor.left_in_part() {
+                if cursor.decode() {
+                    self.key.stamp = cursor.floor;
+                } else {
+                    self.bad_part(current);
+                }
+            } else if !self.advance(current)? {
+                self.current = None;
+                self.switch_from_empty();
+            }
+            if let Some(step) = self.step(head, thread, stamp)? {
+                return Ok(Some(step));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, head: Head, thread: ThreadNo, stamp: u64) -> Result<Option<Step>, TraceError> {
+        let ns = self.clock.to_ns(stamp);
+        let record = match head {
+            Head::Record(record) => record,
+            Head::Lost(count) => {
+                self.seqno += u64::from(count);
+                self.lost += u64::from(count);
+                self.latest.insert(thread, Latest::Lost);
+                let what = Special::Dropped { count: u64::from(count) };
+                return Ok((count > 0).then_some(Step::Special { ns, thread, what }));
+            }
+        };
+        Ok(Some(match record {
+            Record::Alloc { stamp, ptr, size, usable, node, api, pair } => {
+                let pair = if pair { self.pair_of(thread)? } else { None };
+                let seqno = self.seqno;
+                self.seqno += 1;
+                let op = Op::Alloc { size, usable };
+                Step::Event(Event { seqno, ns, stamp, thread, op, api, addr: ptr, node, pair })
+            }
+            Record::Free { stamp, ptr, node, api } => {
+                let seqno = self.seqno;
+                self.seqno += 1;
+                let pair = if matches!(api, ApiKind::ReallocFree | ApiKind::ReallocarrayFree) {
+                    self.latest.insert(thread, Latest::Known(seqno));
+                    Some(seqno)
+                } else {
+                    None
+                };
+                Step::Event(Event { seqno, ns, stamp, thread, op: Op::Free, api, addr: ptr, node, pair })
+            }
+            Record::Special { kind, words, .. } => {
+                let what = match kind {
+                    SpecialKind::ReallocUndo => {
+                        Special::ReallocUndo { free_seqno: self.pair_of(thread)?, addr: words[1] }
+                    }
+                    SpecialKind::Mmap => {
+                        Special::Mmap { addr: words[1], len: words[2], node: words[3] as u32 }
+                    }
+                    SpecialKind::Munmap => {
+                        Special::Munmap { addr: words[1], len: words[2], node: words[3] as u32 }
+                    }
+                    SpecialKind::Mremap => Special::Mremap {
+                        old: words[1],
+                        old_len: words[2],
+                        new: words[3],
+                        new_len: words[4],
+                        node: words[5] as u32,
+                    },
+                    SpecialKind::Brk => Special::Brk { old: words[1], new: words[2], node: words[3] as u32 },
+                    SpecialKind::Dropped => Special::Dropped { count: words[1] },
+                    SpecialKind::Stalled => Special::Stalled { ns: words[1] },
+                    // The codec's own.
+                    _ => return Ok(None),
+                };
+                Step::Special { ns, thread, what }
+            }
+        }))
+    }
+
+    /// The seqno of the thread's latest realloc free. Where the stream was
+    /// entered in the middle it may lie before the entry: then the groups
+    /// before are looked through, the nearest first.
+    fn pair_of(&mut self, thread: ThreadNo) -> Result<Option<u64>, TraceError> {
+        if let Some(latest) = self.latest.get(&thread) {
+            return Ok(match latest {
+                Latest::Known(seqno) => Some(*seqno),
+                Latest::Lost => None,
+            });
+        }
+        let mut found = Latest::Lost;
+        for group in (0..self.start).rev() {
+            let Some(place) = self.trace.index.groups.get(group) else { break };
+            let blocks = self.trace.source.group(place, &mut self.buffers)?.blocks;
+            if !blocks.iter().any(|(_, block)| block.thread == thread) {
+                continue;
+            }
+            // Only the free halves and losses of this one group matter.
+            let mut steps = Steps::new(self.trace, group, group + 1);
+            steps.without_lookback();
+            while steps.next()?.is_some() {}
+            if let Some(&latest) = steps.latest.get(&thread) {
+                found = latest;
+                break;
+            }
+        }
+        self.latest.insert(thread, found);
+        self.pair_of(thread)
+    }
+
+    /// Pairs whose first half lies before the entry stay unresolved.
+    pub(crate) fn without_lookback(&mut self) {
+        self.start = 0;
+    }
+
+    /// Starts the next group; `false` at the end of the trace.
+    #[cold]
+    fn open_group(&mut self) -> Result<bool, TraceError> {
+        if self.group >= self.until {
+            return Ok(false);
+        }
+        let trace = self.trace;
+        let Some(group) = trace.index.groups.get(self.group) else { return Ok(false) };
+        self.group += 1;
+        self.seqno = group.first_seqno;
+        self.barrier = Key::END;
+        let loaded = trace.source.group(group, &mut self.buffers)?;
+        if let Some(what) = loaded.damage {
+            self.warn(group.offset, BlockKind::Group, 0, what);
+        }
+        self.spare.append(&mut self.cursors);
+        self.heap.clear();
+        let mut places: FxHashMap<ThreadNo, usize> = FxHashMap::default();
+        for (offset, block) in loaded.blocks {
+            if offset.saturating_add(block.total) > trace.size {
+                let first = Key { epoch: block.first_epoch, stamp: block.first, thread: block.thread };
+                self.barrier = self.barrier.min(first);
+                continue;
+            }
+            let place = *places.entry(block.thread).or_insert_with(|| {
+                self.cursors.push(Cursor::new(block.thread, self.spare.pop()));
+                self.cursors.len() - 1
+            });
+            if let Some(cursor) = self.cursors.get_mut(place) {
+                cursor.blocks.push_back((offset, block));
+            }
+        }
+        for place in 0..self.cursors.len() {
+            let epoch = self.key;
+            if self.advance(place)? {
+                self.heap.push(Reverse((self.key, place)));
+            }
+            self.key = epoch;
+        }
+        self.switch_from_empty();
+        Ok(true)
+    }
+
+    /// Puts the current cursor back and takes the one with the least key.
+    fn switch(&mut self, current: usize) {
+        if self.key >= self.barrier {
+            self.heap.clear();
+            self.current = None;
+            return;
+        }
+        self.heap.push(Reverse((self.key, current)));
+        self.switch_from_empty();
+    }
+
+    fn switch_from_empty(&mut self) {
+        self.current = None;
+        if let Some(Reverse((key, place))) = self.heap.pop() {
+            if key >= self.barrier {
+                self.heap.clear();
+                return;
+            }
+            (self.key, self.current) = (key, Some(place));
+            let next = self.heap.peek().map_or(Key::END, |Reverse((key, _))| *key);
+            self.limit = next.min(self.barrier);
+        }
+    }
+
+    /// Moves a cursor to the first record of its next part or block and puts
+    /// its key into `self.key`. `false` if the thread has no more in this group.
+    fn advance(&mut self, place: usize) -> Result<bool, TraceError> {
+        loop {
+            let Some(cursor) = self.cursors.get_mut(place) else { return Ok(false) };
+            if cursor.left > 0 && cursor.at >= cursor.end {
+                // Fewer events than the part was said to have.
+                self.bad_part(place);
+                return Ok(true);
+            }
+            if cursor.next_part() {
+                if cursor.at >= cursor.end {
+                    continue;
+                }
+                if !cursor.decode() {
+                    self.bad_part(place);
+                } else {
+                    self.key = cursor.key();
+                }
+                return Ok(true);
+            }
+            let Some((offset, block)) = cursor.blocks.pop_front() else { return Ok(false) };
+            let mut raw = std::mem::take(&mut cursor.raw);
+            let mut parts = std::mem::take(&mut cursor.parts);
+            let loaded = self.load(offset, &block, &mut raw, &mut parts)?;
+            let Some(cursor) = self.cursors.get_mut(place) else { return Ok(false) };
+            (cursor.raw, cursor.parts, cursor.part) = (raw, parts, 0);
+            match loaded {
+                Ok(records) => (cursor.at, cursor.end, cursor.left) = (records, records, 0),
+                Err(what) => {
+                    cursor.parts.clear();
+                    (cursor.at, cursor.end, cursor.left) = (0, 0, 0);
+                    if cursor.epoch != block.last_epoch {
+                        (cursor.epoch, cursor.floor) = (block.last_epoch, 0);
+                    }
+                    cursor.floor = cursor.floor.max(block.last);
+                    cursor.head = Head::Lost(block.events);
+                    self.key = cursor.key();
+                    self.warn(offset, BlockKind::Events, u64::from(block.events), what);
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Reads a block; the inner value is where its records begin.
+    fn load(
+        &mut self,
+        offset: u64,
+        block: &BlockInfo,
+        raw: &mut Vec<u8>,
+        parts: &mut Vec<Part>,
+    ) -> Result<Result<usize, &'static str>, TraceError> {
+        let Some(header) = self.trace.source.header(offset)? else {
+            return Ok(Err("its header is damaged"));
+        };
+        if !header.is(BlockKind::Events) || info(&header) != *block {
+            return Ok(Err("its header is not the one that the group's table names"));
+        }
+        if let Err(what) = self.trace.source.payload(offset, &header, &mut self.buffers, raw)? {
+            return Ok(Err(what));
+        }
+        Ok(match read_parts(raw, parts) {
+            Some(records)
+                if parts.iter().map(|p| u64::from(p.events)).sum::<u64>() == u64::from(block.events) =>
+            {
+                Ok(records)
+            }
+            _ => Err("its table of parts makes no sense"),
+        })
+    }
+
+    /// Gives up the rest of a part: its events count as lost, here.
+    #[cold]
+    fn bad_part(&mut self, place: usize) {
+        let Some(cursor) = self.cursors.get_mut(place) else { return };
+        let lost = cursor.left;
+        cursor.left = 0;
+        cursor.at = cursor.end;
+        cursor.head = Head::Lost(lost);
+        self.key = cursor.key();
+        let group = self.trace.index.groups.get(self.group.saturating_sub(1)).map_or(0, |g| g.offset);
+        self.warn(group, BlockKind::Events, u64::from(lost), "records that make no sense in this group");
+    }
+
+    fn warn(&mut self, offset: u64, kind: BlockKind, events: u64, what: &'static str) {
+        let known = self.trace.warnings.iter().any(|warning| {
+            matches!(warning, Warning::Damaged { offset: at, events: n, .. } if *at == offset && *n == events)
+        });
+        if !known {
+            self.warnings.push(Warning::Damaged { offset, kind: Some(kind), events, what });
+        }
+    }
+}
+
+impl Cursor {
+    fn new(thread: ThreadNo, spare: Option<Cursor>) -> Cursor {
+        let (raw, parts) = spare.map_or_else(Default::default, |spare| (spare.raw, spare.parts));
+        let mut cursor = Cursor {
+            thread,
+            blocks: VecDeque::new(),
+            raw,
+            parts,
+            part: 0,
+            at: 0,
+            end: 0,
+            left: 0,
+            epoch: 0,
+            state: State::default(),
+            floor: 0,
+            head: Head::Lost(0),
+        };
+        cursor.parts.clear();
+        cursor
+    }
+
+    fn key(&self) -> Key {
+        Key { epoch: self.epoch, stamp: self.floor, thread: self.thread }
+    }
+
+    #[inline(always)]
+    fn left_in_part(&self) -> bool {
+        self.at < self.end
+    }
+
+    /// Decodes the next record of the part into `head`; `false` if there is
+    /// none or one event more than the part was said to have.
+    #[inline(always)]
+    fn decode(&mut self) -> bool {
+        let Some(bytes) = self.raw.get(self.at..self.end) else { return false };
+        let mut decoder = Decoder::new(bytes, self.state);
+        let Ok(Some(record)) = decoder.next() else { return false };
+        if record.is_event() {
+            if self.left == 0 {
+                return false;
+            }
+            self.left -= 1;
+        }
+        self.at += decoder.offset();
+        self.state = decoder.state;
+        self.floor = self.floor.max(record.stamp());
+        self.head = Head::Record(record);
+        true
+    }
+
+    fn next_part(&mut self) -> bool {
+        let Some(part) = self.parts.get(self.part) else { return false };
+        self.part += 1;
+        if part.epoch != self.epoch {
+            (self.epoch, self.floor) = (part.epoch, 0);
+        }
+        self.at = self.end;
+        self.end = self.at + part.len as usize;
+        (self.left, self.state) = (part.events, part.start);
+        true
+    }
+}

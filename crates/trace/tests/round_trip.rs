@@ -1,0 +1,59 @@
+//! What goes in comes out, in the merged order.
+
+mod common;
+use common::*;
+
+use highwater_trace::model::*;
+use highwater_trace::{Compression, Trace, WriterOptions};
+use proptest::prelude::*;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn everything_round_trips_in_the_merged_order() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    for (i, compression) in
+        [Compression::None, Compression::Lz4, Compression::Zstd(1)].into_iter().enumerate()
+    {
+        let path = dir.path().join(format!("{i}.hwt"));
+        let story = story(7 + i as u64, 40, 5, 30);
+        write(&path, &story, options(compression), |epoch| epoch % 7 == 0);
+        let trace = Trace::open(&path).expect("open");
+        assert_eq!(trace.warnings(), []);
+        assert_eq!(trace.meta(), &meta());
+        assert_eq!(trace.end().map(|end| (end.how, end.code)), Some((EndedHow::Exit, 3)));
+        assert_eq!(trace.nodes().len(), 49);
+        assert_eq!(trace.nodes().get(9).map(|n| (n.parent, n.pc)), Some((4, 0x1000 + 36)));
+        assert_eq!(trace.marks().len(), 40);
+        let want = expected_steps(&story, &trace);
+        assert_eq!(all_steps(&trace), want);
+        let events = want.iter().filter(|step| matches!(step, Step::Event(_))).count();
+        assert_eq!(trace.event_count(), events as u64);
+        let mode = std::fs::metadata(&path).expect("stat").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn random_stories(seed in any::<u64>(), epochs in 0usize..30, threads in 1u32..9, per_run in 1u64..60, flush in 1usize..9) {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let path = dir.path().join("t.hwt");
+        let story = story(seed, epochs, threads, per_run);
+        write(&path, &story, WriterOptions::default(), |epoch| epoch % flush == 0);
+        let trace = Trace::open(&path).expect("open");
+        prop_assert_eq!(trace.warnings(), []);
+        let want = expected_steps(&story, &trace);
+        prop_assert_eq!(all_steps(&trace), want.clone());
+        // Entered anywhere, the numbers and pairs are the same.
+        let middle = trace.event_count() / 2;
+        let mut steps = trace.steps_from(middle);
+        let from = steps.seqno();
+        prop_assert!(from <= middle);
+        let mut rest = Vec::new();
+        while let Some(step) = steps.next().expect("read") {
+            rest.push(step);
+        }
+        prop_assert_eq!(&want[want.len() - rest.len()..], &rest[..]);
+    }
+}
