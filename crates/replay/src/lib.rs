@@ -1,1 +1,55 @@
-//! highwater: replay.
+//! What a heap did: pure functions over the merged stream of
+//! [`Step`](highwater_trace::model::Step)s.
+//!
+//! One streaming pass; memory is bounded by the live set, the number of sites
+//! and threads, and the constants that are named here, never by the length of
+//! the stream:
+//!
+//! * a live block: 36 bytes in a slab and at most 11.5 bytes of index (a table
+//!   of `u32` that is between 7/16 and 7/8 full), so at most 48 bytes. While the
+//!   index grows, the old one lives beside the new one for a moment;
+//! * recently freed blocks ([`Options::remember_freed`], 262,144 by default): at
+//!   most 80 bytes each, 20 MiB in all, used only as far as there are any;
+//! * a site: about 100 bytes; a thread: about 120 bytes.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`replay`](mod@replay) | [`Replay`]: the pass itself |
+//! | [`totals`] | what is counted: overall, a thread, a site |
+//! | [`live`] | the live set at an instant, survivors, the difference of two |
+//! | [`errors`] | double, invalid and mismatched frees |
+//! | [`peak`] | the highest live size, when, and how sure that is |
+//! | [`series`] | live bytes over time in a bounded number of points |
+//! | [`histogram`] | counts by powers of two |
+//!
+//! ```
+//! use highwater_replay::{Options, Replay};
+//! let steps: Vec<highwater_trace::model::Step> = Vec::new();
+//! let mut steps = steps.into_iter();
+//! let replay = Replay::run(Options::default(), || Ok::<_, std::convert::Infallible>(steps.next()))?;
+//! assert_eq!(replay.totals().events, 0);
+//! # Ok::<(), std::convert::Infallible>(())
+//! ```
+
+mod block;
+mod dense;
+pub mod errors;
+mod freed;
+pub mod histogram;
+pub mod live;
+pub mod peak;
+pub mod replay;
+pub mod series;
+mod table;
+pub mod totals;
+mod window;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod properties;
+
+pub use errors::{AllocRecord, ErrorKind, FreeRecord, HeapError};
+pub use live::{LiveBlock, LiveDiff, diff};
+pub use replay::{Options, Replay, Until};
+pub use totals::{SiteTotals, ThreadTotals, Totals};

@@ -1,0 +1,171 @@
+//! A block in 36 bytes.
+
+use highwater_event::api::ApiKind;
+
+const SIZE_BITS: u32 = 56;
+const NS_BITS: u32 = 56;
+const THREAD_BITS: u32 = 24;
+const SEQNO_LOW_BITS: u32 = 40;
+
+/// Greatest time that a block keeps, ns (2.2 years); later ones saturate.
+pub const MAX_NS: u64 = (1 << NS_BITS) - 1;
+/// Greatest size that a block keeps; no address space has room for more.
+pub const MAX_SIZE: u64 = (1 << SIZE_BITS) - 1;
+/// Greatest index of a thread; threads beyond share it.
+pub const MAX_THREAD: u32 = (1 << THREAD_BITS) - 1;
+/// Greatest seqno that a block keeps (46 bits).
+pub const MAX_SEQNO: u64 = (1 << (SEQNO_LOW_BITS + 6)) - 1;
+
+const LIVE: u64 = 1 << 63;
+const OWED: u64 = 1 << 62;
+const SEQNO_HIGH: u64 = 0x3f;
+
+/// One allocation, live or lately freed.
+///
+/// Packed, because a live set may hold hundreds of millions: the address; size
+/// (56 bits) and API kind (8); time (56), seqno's upper bits (6) and two flags;
+/// thread index (24) and seqno's lower bits (40); site index.
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+pub struct Block {
+    addr: u64,
+    size_api: u64,
+    ns_seqno: u64,
+    thread_seqno: u64,
+    site: u32,
+}
+
+/// The fields of a [`Block`], unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields {
+    pub addr: u64,
+    pub size: u64,
+    pub ns: u64,
+    pub seqno: u64,
+    /// Index of the thread's totals.
+    pub thread: u32,
+    pub api: ApiKind,
+    /// Index of the site's totals.
+    pub site: u32,
+}
+
+impl Block {
+    /// A live block.
+    #[inline]
+    pub fn live(fields: &Fields) -> Block {
+        let seqno = fields.seqno.min(MAX_SEQNO);
+        Block {
+            addr: fields.addr,
+            size_api: fields.size.min(MAX_SIZE) | (fields.api as u64) << SIZE_BITS,
+            ns_seqno: fields.ns.min(MAX_NS) | (seqno >> SEQNO_LOW_BITS) << NS_BITS | LIVE,
+            thread_seqno: (seqno & ((1 << SEQNO_LOW_BITS) - 1))
+                | u64::from(fields.thread.min(MAX_THREAD)) << SEQNO_LOW_BITS,
+            site: fields.site,
+        }
+    }
+
+    /// The place of no block: never live, never found.
+    pub const EMPTY: Block = Block { addr: 0, size_api: 0, ns_seqno: 0, thread_seqno: 0, site: 0 };
+
+    #[inline]
+    pub fn addr(&self) -> u64 {
+        self.addr
+    }
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size_api & MAX_SIZE
+    }
+    #[inline]
+    pub fn api(&self) -> ApiKind {
+        ApiKind::from_u8((self.size_api >> SIZE_BITS) as u8).unwrap_or(ApiKind::Malloc)
+    }
+    #[inline]
+    pub fn ns(&self) -> u64 {
+        self.ns_seqno & MAX_NS
+    }
+    #[inline]
+    pub fn seqno(&self) -> u64 {
+        let high = (self.ns_seqno >> NS_BITS) & SEQNO_HIGH;
+        (self.thread_seqno & ((1 << SEQNO_LOW_BITS) - 1)) | high << SEQNO_LOW_BITS
+    }
+    #[inline]
+    pub fn thread(&self) -> u32 {
+        (self.thread_seqno >> SEQNO_LOW_BITS) as u32
+    }
+    #[inline]
+    pub fn site(&self) -> u32 {
+        self.site
+    }
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.ns_seqno & LIVE != 0
+    }
+    #[inline]
+    pub fn set_live(&mut self, live: bool) {
+        if live { self.ns_seqno |= LIVE } else { self.ns_seqno &= !(LIVE | OWED) }
+    }
+    /// Is a free of an earlier block at this address still to come?
+    #[inline]
+    pub fn is_owed(&self) -> bool {
+        self.ns_seqno & OWED != 0
+    }
+    pub fn set_owed(&mut self, owed: bool) {
+        if owed { self.ns_seqno |= OWED } else { self.ns_seqno &= !OWED }
+    }
+    pub fn fields(&self) -> Fields {
+        Fields {
+            addr: self.addr(),
+            size: self.size(),
+            ns: self.ns(),
+            seqno: self.seqno(),
+            thread: self.thread(),
+            api: self.api(),
+            site: self.site(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_takes_36_bytes_and_keeps_its_fields() {
+        assert_eq!(size_of::<Block>(), 36);
+        let fields = Fields {
+            addr: u64::MAX - 7,
+            size: MAX_SIZE,
+            ns: MAX_NS,
+            seqno: MAX_SEQNO,
+            thread: MAX_THREAD,
+            api: ApiKind::NewArrayAlignedNothrow,
+            site: u32::MAX,
+        };
+        let mut block = Block::live(&fields);
+        assert_eq!(block.fields(), fields);
+        assert!(block.is_live() && !block.is_owed());
+        block.set_owed(true);
+        assert!(block.is_owed());
+        assert_eq!(block.fields(), fields);
+        block.set_live(false);
+        assert!(!block.is_live() && !block.is_owed());
+        let small = Fields { addr: 16, size: 1, ns: 2, seqno: 3, thread: 4, api: ApiKind::New, site: 5 };
+        assert_eq!(Block::live(&small).fields(), small);
+    }
+
+    #[test]
+    fn fields_too_great_saturate() {
+        let fields = Fields {
+            addr: 8,
+            size: u64::MAX,
+            ns: u64::MAX,
+            seqno: u64::MAX,
+            thread: u32::MAX,
+            api: ApiKind::Malloc,
+            site: 0,
+        };
+        let block = Block::live(&fields);
+        assert_eq!((block.size(), block.ns(), block.seqno()), (MAX_SIZE, MAX_NS, MAX_SEQNO));
+        assert_eq!(block.thread(), MAX_THREAD);
+    }
+}

@@ -1,0 +1,76 @@
+//! Counts by powers of two.
+
+/// Counts of values by their number of bits: bucket 0 holds the value 0,
+/// bucket `b` the values from 2^(b-1) to 2^b - 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    counts: [u64; 65],
+    sums: [u64; 65],
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram { counts: [0; 65], sums: [0; 65] }
+    }
+}
+
+/// One bucket of a [`Histogram`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Smallest value of the bucket.
+    pub low: u64,
+    /// Greatest value of the bucket.
+    pub high: u64,
+    /// How many values.
+    pub count: u64,
+    /// Their sum (wraps beyond 2^64).
+    pub sum: u64,
+}
+
+impl Histogram {
+    #[inline]
+    fn bucket(value: u64) -> usize {
+        (64 - value.leading_zeros()) as usize
+    }
+
+    /// Counts `value`.
+    #[inline]
+    pub fn add(&mut self, value: u64) {
+        let at = Self::bucket(value);
+        self.counts[at] += 1;
+        self.sums[at] = self.sums[at].wrapping_add(value);
+    }
+
+    /// Takes back an earlier [`Histogram::add`] of `value`.
+    pub fn remove(&mut self, value: u64) {
+        let at = Self::bucket(value);
+        self.counts[at] = self.counts[at].saturating_sub(1);
+        self.sums[at] = self.sums[at].wrapping_sub(value);
+    }
+
+    /// The buckets that hold anything, smallest values first.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
+        (0..65).filter(|&at| self.counts[at] != 0).map(|at| Bucket {
+            low: if at == 0 { 0 } else { 1 << (at - 1) },
+            high: if at == 0 { 0 } else { u64::MAX >> (64 - at) },
+            count: self.counts[at],
+            sum: self.sums[at],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_fall_between_their_powers() {
+        let mut histogram = Histogram::default();
+        for value in [0, 1, 2, 3, 4, u64::MAX] {
+            histogram.add(value);
+        }
+        histogram.remove(4);
+        let ranges: Vec<_> = histogram.buckets().map(|b| (b.low, b.high, b.count)).collect();
+        assert_eq!(ranges, [(0, 0, 1), (1, 1, 1), (2, 3, 2), (1 << 63, u64::MAX, 1)]);
+    }
+}

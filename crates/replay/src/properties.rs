@@ -1,0 +1,396 @@
+//! Random heaps: the replay against the brute-force [`Model`], and against the
+//! truth after the order was disturbed.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use highwater_event::api::ApiKind;
+use highwater_trace::model::{Event, Op, Special, Step};
+use proptest::prelude::*;
+
+use crate::model::Model;
+use crate::{ErrorKind, Options, Replay, Until};
+
+fn event(seqno: u64, ns: u64, thread: u32, addr: u64, op: Op, api: ApiKind) -> Event {
+    Event { seqno, ns, stamp: ns, thread, op, api, addr, node: 0, pair: None }
+}
+
+fn replay(options: Options, steps: &[Step]) -> Replay {
+    let mut steps = steps.iter().copied();
+    Replay::run(options, || Ok::<_, Infallible>(steps.next())).unwrap()
+}
+
+/// One random decision: what, which address, size, thread, node, how much later.
+type Choice = (u8, u8, u16, u8, u8, u8);
+
+fn choices(len: usize) -> impl Strategy<Value = Vec<Choice>> {
+    prop::collection::vec((any::<u8>(), 0u8..12, 0u16..300, 0u8..3, 1u8..6, 0u8..3), 0..len)
+}
+
+/// A stream with everything that a heap can do wrong.
+fn wild(choices: &[Choice]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let (mut seqno, mut ns) = (0, 0);
+    for &(what, slot, size, thread, node, later) in choices {
+        ns += u64::from(later);
+        let thread = u32::from(thread);
+        let addr = 0x1000 + u64::from(slot) * 0x200;
+        let size = u64::from(size);
+        let alloc = Op::Alloc { size, usable: None };
+        let mut push = |addr, op, api, pair| {
+            steps.push(Step::Event(Event {
+                node: u32::from(node),
+                pair,
+                ..event(seqno, ns, thread, addr, op, api)
+            }));
+            seqno += 1;
+            seqno - 1
+        };
+        match what % 16 {
+            0..=5 => _ = push(addr, alloc, ApiKind::Malloc, None),
+            6..=9 => _ = push(addr, Op::Free, ApiKind::Free, None),
+            10 => _ = push(addr, Op::Free, ApiKind::Delete, None),
+            // Inside a block, or in none.
+            11 => _ = push(addr + 8, Op::Free, ApiKind::Free, None),
+            12 => _ = push(0x9000_0000 + addr, Op::Free, ApiKind::Free, None),
+            13 | 14 => {
+                let to = if what & 64 == 0 { addr } else { addr ^ 0x200 };
+                let free = push(addr, Op::Free, ApiKind::ReallocFree, None);
+                push(to, alloc, ApiKind::Realloc, Some(free));
+            }
+            _ => {
+                // A failed realloc of a block that is live here or was made before.
+                let addr = if live_now(&steps).contains(&addr) { addr } else { 0x9000_0000 + addr };
+                let mut push = |addr, op, api| {
+                    steps.push(Step::Event(Event {
+                        node: u32::from(node),
+                        ..event(seqno, ns, thread, addr, op, api)
+                    }));
+                    seqno += 1;
+                    seqno - 1
+                };
+                let free = push(addr, Op::Free, ApiKind::ReallocFree);
+                let what = Special::ReallocUndo { free_seqno: Some(free), addr };
+                steps.push(Step::Special { ns, thread, what });
+            }
+        }
+    }
+    steps
+}
+
+fn live_now(steps: &[Step]) -> Vec<u64> {
+    let mut live = Vec::new();
+    let mut model = Model::default();
+    for step in steps {
+        model.feed(step);
+    }
+    let seqnos = model.live_seqnos();
+    for step in steps {
+        if let Step::Event(event) = step
+            && seqnos.contains(&event.seqno)
+        {
+            live.push(event.addr);
+        }
+    }
+    live
+}
+
+fn no_window() -> Options {
+    Options { reorder_events: 0, ..Options::default() }
+}
+
+fn check_against_model(steps: &[Step], options: Options) -> Result<(), TestCaseError> {
+    let mut model = Model::default();
+    for step in steps {
+        model.feed(step);
+    }
+    let replay = replay(options, steps);
+    let totals = replay.totals();
+    prop_assert_eq!(totals.allocations, model.allocations);
+    prop_assert_eq!(totals.frees, model.frees);
+    prop_assert_eq!(totals.events, model.allocations + model.frees);
+    prop_assert_eq!(totals.reallocations, model.reallocations);
+    prop_assert_eq!(totals.temporary, model.temporary);
+    prop_assert_eq!((totals.bytes_allocated, totals.bytes_freed), model.bytes);
+    prop_assert_eq!(totals.live_bytes, model.live_bytes());
+    prop_assert_eq!((totals.peak_blocks, totals.peak_bytes, totals.peak_seqno), model.peak);
+    prop_assert_eq!(totals.foreign_frees, model.foreign);
+    prop_assert_eq!(totals.missing_frees, model.missing);
+    prop_assert_eq!(totals.order_repairs, 0);
+    prop_assert_eq!(replay.live_set().iter().map(|b| b.seqno).collect::<Vec<_>>(), model.live_seqnos());
+    prop_assert_eq!(
+        totals.live_blocks,
+        totals.allocations + totals.foreign_frees + totals.double_free + totals.invalid_free
+            - totals.frees
+            - totals.missing_frees
+    );
+    let bad: Vec<_> = replay.errors().iter().map(|error| (error.kind.name(), error.free.seqno)).collect();
+    let mut expected = model.bad.clone();
+    expected.sort_by_key(|bad| bad.1);
+    prop_assert_eq!(bad, expected);
+    for (node, site) in &model.sites {
+        let Some(ours) = replay.site(*node) else {
+            prop_assert_eq!(site.allocations, 0);
+            continue;
+        };
+        prop_assert_eq!((ours.allocations, ours.bytes), (site.allocations, site.bytes));
+        prop_assert_eq!((ours.frees, ours.temporary), (site.frees, site.temporary));
+        prop_assert_eq!((ours.live_blocks, ours.live_bytes), site.live);
+        prop_assert_eq!((ours.peak_blocks, ours.peak_bytes), site.peak);
+    }
+    let at_peak: u64 = replay.sites().map(|site| site.peak_bytes).sum();
+    prop_assert_eq!(at_peak, totals.peak_bytes);
+    for ours in replay.threads() {
+        let thread = &model.threads[&ours.thread];
+        prop_assert_eq!((ours.allocations, ours.frees), (thread.allocations, thread.frees));
+        prop_assert_eq!((ours.live_blocks, ours.live_bytes), thread.live);
+        prop_assert_eq!((ours.peak_bytes, ours.temporary), (thread.peak_bytes, thread.temporary));
+    }
+    let lifetimes: u64 = replay.lifetimes().buckets().map(|bucket| bucket.count).sum();
+    prop_assert_eq!(lifetimes, totals.allocations - totals.live_blocks);
+    let sizes: u64 = replay.sizes().buckets().map(|bucket| bucket.sum).sum();
+    prop_assert_eq!(sizes, totals.bytes_allocated);
+    Ok(())
+}
+
+/// A correct program of several threads on few addresses: its events in true
+/// order. Every block has its own size, which names it.
+fn valid(choices: &[Choice]) -> Vec<Event> {
+    let mut live: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut events = Vec::new();
+    for (i, &(what, slot, _, thread, ..)) in choices.iter().enumerate() {
+        let addr = 0x1000 + u64::from(slot % 4) * 0x1000;
+        let size = 16 + i as u64;
+        let i = i as u64;
+        let thread = u32::from(thread);
+        if live.contains_key(&addr) {
+            live.remove(&addr);
+            events.push(event(i, i, thread, addr, Op::Free, ApiKind::Free));
+        } else if what % 8 != 0 {
+            live.insert(addr, size);
+            let op = Op::Alloc { size, usable: None };
+            events.push(event(i, i, thread, addr, op, ApiKind::Malloc));
+        }
+    }
+    events
+}
+
+/// Delays events by up to `spread` places, each thread's own order kept.
+fn disturb(events: &[Event], delays: &[u8], spread: u64, tick: u64) -> Vec<Step> {
+    let mut latest: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut keyed: Vec<(u64, Event)> = events
+        .iter()
+        .enumerate()
+        .map(|(i, event)| {
+            let delay = u64::from(delays[i % delays.len()]) % (spread + 1);
+            let last = latest.entry(event.thread).or_default();
+            // Inside a tick any order may come out; no event leaves its tick.
+            let end = (i as u64 / tick + 1) * tick * 2 - 1;
+            let key = (i as u64 * 2 + delay * 2).min(if tick > 1 { end } else { u64::MAX }).max(*last);
+            *last = key;
+            (key, *event)
+        })
+        .collect();
+    keyed.sort_by_key(|(key, _)| *key);
+    keyed
+        .iter()
+        .enumerate()
+        .map(|(i, (_, event))| {
+            let ns = event.ns / tick * tick;
+            Step::Event(Event { seqno: i as u64, ns: if tick > 1 { ns } else { i as u64 }, ..*event })
+        })
+        .collect()
+}
+
+fn events(steps: &[Step]) -> Vec<Event> {
+    steps.iter().filter_map(|step| if let Step::Event(event) = step { Some(*event) } else { None }).collect()
+}
+
+/// `A1@2`: thread 2 allocates at address number 1.
+fn brief(events: &[Event]) -> String {
+    let of =
+        |e: &Event| format!("{}{:x}@{} ", if e.op == Op::Free { 'F' } else { 'A' }, e.addr >> 12, e.thread);
+    events.iter().map(of).collect()
+}
+
+fn true_peak(events: &[Event]) -> u64 {
+    let mut live = BTreeMap::new();
+    let mut peak = 0;
+    for event in events {
+        match event.op {
+            Op::Alloc { size, .. } => _ = live.insert(event.addr, size),
+            Op::Free => _ = live.remove(&event.addr),
+        }
+        peak = peak.max(live.values().sum());
+    }
+    peak
+}
+
+fn true_sizes(events: &[Event]) -> Vec<u64> {
+    let mut live = BTreeMap::new();
+    for event in events {
+        match event.op {
+            Op::Alloc { size, .. } => _ = live.insert(event.addr, size),
+            Op::Free => _ = live.remove(&event.addr),
+        }
+    }
+    let mut sizes: Vec<u64> = live.into_values().collect();
+    sizes.sort_unstable();
+    sizes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 300 } else { 5_000 }))]
+
+    #[test]
+    fn equal_to_the_model(choices in choices(120)) {
+        check_against_model(&wild(&choices), no_window())?;
+    }
+
+    #[test]
+    fn one_thread_needs_no_window_and_has_no_repairs(choices in choices(120)) {
+        let single: Vec<Choice> = choices.iter().map(|c| (c.0, c.1, c.2, 0, c.4, c.5)).collect();
+        let steps = wild(&single);
+        let replay = replay(Options::default(), &steps);
+        let exact = self::replay(no_window(), &steps);
+        prop_assert_eq!(replay.totals(), exact.totals());
+        prop_assert_eq!(replay.totals().peak_uncertainty, 0);
+        prop_assert_eq!(replay.live_set(), exact.live_set());
+    }
+
+    #[test]
+    fn disturbed_order_leaves_the_live_set_exact(
+        choices in choices(200), delays in prop::collection::vec(any::<u8>(), 1..50), spread in 0u64..6,
+    ) {
+        let truth = valid(&choices);
+        let steps = disturb(&truth, &delays, spread, 1);
+        let replay = replay(Options::default(), &steps);
+        let totals = replay.totals();
+        let wrong = (totals.errors(), totals.foreign_frees, totals.missing_frees);
+        prop_assert_eq!(wrong, (0, 0, 0), "truth {}, seen {}", brief(&truth), brief(&events(&steps)));
+        prop_assert_eq!(totals.live_blocks, true_sizes(&truth).len() as u64);
+        let sites: u64 = replay.sites().map(|site| site.live_blocks).sum();
+        prop_assert_eq!(sites, totals.live_blocks);
+    }
+
+    #[test]
+    fn the_true_peak_lies_within_the_uncertainty(
+        choices in choices(200), delays in prop::collection::vec(any::<u8>(), 1..50), tick in 2u64..9,
+    ) {
+        let truth = valid(&choices);
+        let steps = disturb(&truth, &delays, tick, tick);
+        let totals = replay(Options::default(), &steps).totals();
+        let off = totals.peak_bytes.abs_diff(true_peak(&truth));
+        prop_assert!(off <= totals.peak_uncertainty, "off by {} > {}", off, totals.peak_uncertainty);
+    }
+
+    #[test]
+    fn stopping_early_is_the_same_as_a_shorter_stream(choices in choices(80), stop in 0u64..80) {
+        let steps = wild(&choices);
+        let mut stream = steps.iter().copied();
+        let part = Replay::run_until(no_window(), Until::Seqno(stop), || Ok::<_, Infallible>(stream.next())).unwrap();
+        let end = steps.iter().position(|step| matches!(step, Step::Event(e) if e.seqno > stop));
+        let short = replay(no_window(), &steps[..end.unwrap_or(steps.len())]);
+        prop_assert_eq!(part.totals(), short.totals());
+        prop_assert_eq!(part.live_set(), short.live_set());
+    }
+
+    #[test]
+    fn a_short_memory_only_turns_double_frees_into_foreign_ones(choices in choices(120)) {
+        let steps = wild(&choices);
+        let full = replay(no_window(), &steps);
+        let short = replay(Options { remember_freed: 2, ..no_window() }, &steps);
+        prop_assert_eq!(full.live_set(), short.live_set());
+        prop_assert!(short.totals().double_free <= full.totals().double_free);
+    }
+}
+
+fn at(seqno: u64, thread: u32, addr: u64, op: Op) -> Step {
+    let api = if op == Op::Free { ApiKind::Free } else { ApiKind::Malloc };
+    Step::Event(event(seqno, seqno * 10, thread, addr, op, api))
+}
+
+fn alloc(size: u64) -> Op {
+    Op::Alloc { size, usable: None }
+}
+
+#[test]
+fn a_double_free_names_both_frees_and_the_block() {
+    let steps = [at(0, 0, 64, alloc(10)), at(1, 0, 64, Op::Free), at(2, 0, 64, Op::Free)];
+    let replay = replay(Options::default(), &steps);
+    let [error] = replay.errors() else { panic!("{:?}", replay.errors()) };
+    assert_eq!(error.kind, ErrorKind::DoubleFree);
+    assert_eq!((error.addr, error.free.seqno, error.free.ns), (64, 2, 20));
+    assert_eq!(error.allocated.map(|record| (record.seqno, record.size)), Some((0, 10)));
+    assert_eq!(error.freed.map(|record| record.seqno), Some(1));
+}
+
+#[test]
+fn an_interior_pointer_names_the_block_around_it() {
+    let steps = [at(0, 0, 64, alloc(100)), at(1, 0, 96, Op::Free), at(2, 0, 64, Op::Free)];
+    let replay = replay(Options::default(), &steps);
+    let [error] = replay.errors() else { panic!("{:?}", replay.errors()) };
+    assert_eq!((error.kind, error.addr), (ErrorKind::InvalidFree, 96));
+    assert_eq!(error.allocated.map(|record| record.addr), Some(64));
+    assert_eq!(replay.totals().live_blocks, 0);
+}
+
+#[test]
+fn a_free_before_its_alloc_is_put_right() {
+    let steps = [at(0, 1, 64, Op::Free), at(1, 0, 64, alloc(100))];
+    let totals = replay(Options::default(), &steps).totals();
+    assert_eq!((totals.order_repairs, totals.live_blocks, totals.foreign_frees), (1, 0, 0));
+    assert_eq!((totals.allocations, totals.frees, totals.peak_bytes), (1, 1, 100));
+}
+
+#[test]
+fn an_alloc_before_the_free_of_the_block_before_is_put_right() {
+    let steps = [at(0, 0, 64, alloc(100)), at(1, 1, 64, alloc(7)), at(2, 0, 64, Op::Free)];
+    let replay = replay(Options::default(), &steps);
+    let totals = replay.totals();
+    assert_eq!((totals.order_repairs, totals.live_bytes, totals.missing_frees), (1, 7, 0));
+    assert_eq!(replay.live_set()[0].seqno, 1);
+}
+
+#[test]
+fn outside_the_window_nothing_is_put_right() {
+    let options = Options { reorder_events: 4, ..Options::default() };
+    let mut steps = vec![at(0, 1, 64, Op::Free)];
+    steps.extend((1..9).map(|seqno| at(seqno, 0, 4096 + seqno * 64, alloc(1))));
+    steps.push(at(9, 0, 64, alloc(100)));
+    let totals = replay(options, &steps).totals();
+    assert_eq!((totals.order_repairs, totals.live_blocks, totals.foreign_frees), (0, 9, 1));
+}
+
+#[test]
+fn a_mismatched_free_is_an_error_and_still_a_free() {
+    let mut delete = event(1, 10, 0, 64, Op::Free, ApiKind::DeleteArray);
+    delete.node = 9;
+    let steps = [at(0, 0, 64, alloc(10)), Step::Event(delete)];
+    let replay = replay(Options::default(), &steps);
+    assert_eq!((replay.totals().mismatched, replay.totals().live_blocks), (1, 0));
+    assert_eq!(replay.errors()[0].free.node, 9);
+}
+
+#[test]
+fn usable_sizes_are_kept_for_live_blocks() {
+    let steps = [
+        at(0, 0, 64, Op::Alloc { size: 10, usable: Some(24) }),
+        at(1, 0, 128, Op::Alloc { size: 10, usable: Some(40) }),
+        at(2, 0, 64, Op::Free),
+    ];
+    let live = replay(Options::default(), &steps).live_set();
+    assert_eq!(live.iter().map(|block| block.usable).collect::<Vec<_>>(), [Some(40)]);
+}
+
+#[test]
+fn losses_and_stalls_add_up() {
+    let special = |what| Step::Special { ns: 1, thread: 0, what };
+    let steps = [
+        special(Special::Dropped { count: 3 }),
+        special(Special::Stalled { ns: 7 }),
+        special(Special::Dropped { count: 4 }),
+    ];
+    let totals = replay(Options::default(), &steps).totals();
+    assert_eq!((totals.dropped, totals.stalled_ns), (7, 7));
+}

@@ -1,0 +1,119 @@
+//! Live bytes over time, in a bounded number of points.
+
+/// Greatest number of points.
+pub const MAX_POINTS: usize = 1024;
+
+/// First width of a bucket: 2^10 ns, about a microsecond.
+const FIRST_SHIFT: u32 = 10;
+
+/// The live bytes in one bucket of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// Greatest live size in it, bytes.
+    pub max: u64,
+    /// Live size at its end, bytes.
+    pub last: u64,
+}
+
+/// Live bytes over time: at most [`MAX_POINTS`] buckets of equal width, which
+/// doubles, joining buckets in pairs, when the time outgrows them.
+#[derive(Clone, Debug)]
+pub struct Series {
+    points: Vec<Point>,
+    shift: u32,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Series { points: Vec::new(), shift: FIRST_SHIFT }
+    }
+}
+
+impl Series {
+    /// Notes that `live` bytes were alive from `ns` on. Times must not go back;
+    /// one that does counts as the latest.
+    #[inline]
+    pub fn note(&mut self, ns: u64, live: u64) {
+        let at = (ns >> self.shift) as usize;
+        let len = self.points.len();
+        if at + 1 <= len {
+            if let Some(point) = self.points.last_mut() {
+                point.max = point.max.max(live);
+                point.last = live;
+            }
+        } else {
+            self.grow(ns, live);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, ns: u64, live: u64) {
+        while (ns >> self.shift) >= MAX_POINTS as u64 {
+            self.shift += 1;
+            let half: Vec<Point> = self
+                .points
+                .chunks(2)
+                .map(|pair| Point {
+                    max: pair.iter().map(|point| point.max).max().unwrap_or(0),
+                    last: pair.last().map_or(0, |point| point.last),
+                })
+                .collect();
+            self.points = half;
+        }
+        let at = (ns >> self.shift) as usize;
+        let before = self.points.last().map_or(0, |point| point.last);
+        if at < self.points.len() {
+            return self.note(ns, live);
+        }
+        // In between nothing happened; a bucket starts with what was alive then.
+        self.points.resize(at, Point { max: before, last: before });
+        self.points.push(Point { max: before.max(live), last: live });
+    }
+
+    /// Width of a bucket, ns.
+    pub fn width_ns(&self) -> u64 {
+        1 << self.shift
+    }
+
+    /// The buckets, from time 0; bucket `i` starts at `i * width_ns()`.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_series_stays_small_and_keeps_its_maximum() {
+        let mut series = Series::default();
+        for i in 0..100_000u64 {
+            series.note(i * 777, if i == 54_321 { 1_000_000 } else { i });
+        }
+        assert!(series.points().len() <= MAX_POINTS);
+        assert!(series.points().len() > MAX_POINTS / 2);
+        let max = series.points().iter().map(|p| p.max).max();
+        assert_eq!(max, Some(1_000_000));
+        let at = series.points().iter().position(|p| p.max == 1_000_000).unwrap() as u64;
+        assert_eq!(at, 54_321 * 777 / series.width_ns());
+        assert_eq!(series.points().last().unwrap().last, 99_999);
+    }
+
+    #[test]
+    fn silence_keeps_the_level() {
+        let mut series = Series::default();
+        series.note(0, 10);
+        series.note(5 << FIRST_SHIFT, 3);
+        assert_eq!(series.points()[3], Point { max: 10, last: 10 });
+        assert_eq!(series.points()[5], Point { max: 10, last: 3 });
+    }
+
+    #[test]
+    fn a_time_far_away_is_no_trouble() {
+        let mut series = Series::default();
+        series.note(1, 1);
+        series.note(u64::MAX, 2);
+        assert!(series.points().len() <= MAX_POINTS);
+    }
+}
