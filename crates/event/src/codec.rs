@@ -99,6 +99,9 @@ specials! {
     Dropped = 6, "dropped";
     /// `[stamp, ns]` The thread waited for room in its ring.
     Stalled = 7, "stalled";
+    /// `[stamp, ptr, alloc_node, free_node]` The state is now exactly this (after
+    /// a signal handler left the recorder with longjmp).
+    Resync = 8, "resync";
 }
 
 /// One decoded record.
@@ -339,6 +342,14 @@ impl Encoder {
             *at = TAG_SPECIAL | (kind as u8) << 2;
             let count = if words.len() > MAX_WORDS { MAX_WORDS } else { words.len() };
             *at.add(1) = count as u8;
+            if let (SpecialKind::Resync, [stamp, ptr, alloc_node, free_node, ..]) = (kind, words) {
+                self.state = State {
+                    stamp: *stamp,
+                    ptr: *ptr,
+                    alloc_node: *alloc_node as u32,
+                    free_node: *free_node as u32,
+                };
+            }
             let mut at = at.add(2);
             let mut i = 0;
             while i < count {
@@ -481,6 +492,14 @@ impl<'a> Decoder<'a> {
                 if kind == SpecialKind::Pad {
                     // A pad has no stamp of its own; it must not disturb the order.
                     words[0] = self.state.stamp;
+                }
+                if kind == SpecialKind::Resync {
+                    self.state = State {
+                        stamp: words[0],
+                        ptr: words[1],
+                        alloc_node: words[2] as u32,
+                        free_node: words[3] as u32,
+                    };
                 }
                 Ok(Record::Special { kind, len, words })
             }

@@ -1,0 +1,308 @@
+//! A thread's private state, its slot in shared memory and its ring.
+//!
+//! Slot `i` of the shared memory has state `i` here; a thread that records owns
+//! both. The states are private memory that the kernel wipes in a forked child
+//! (`MADV_WIPEONFORK`), so a child finds [`Thread::busy`] zero and leaves its
+//! parent's ring alone: no lock, no pid compare, no fork handler.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, compiler_fence};
+
+use highwater_event::api::ApiKind;
+use highwater_event::codec::{Encoder, MAX_RECORD, SpecialKind, State};
+use highwater_event::layout::*;
+
+use crate::start::{self, Shared};
+use crate::unwind::walk::{MAX_FRAMES, Span};
+use crate::{arch, sys};
+
+/// [`Thread::busy`]: not inside the agent.
+pub const IDLE: u64 = 1;
+
+/// Operations that came while the thread was inside the agent or inside a real
+/// function on behalf of a hook: a signal handler's, or those of operator new.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Nested {
+    /// The block.
+    pub ptr: u64,
+    /// Requested bytes of an alloc.
+    pub size: u64,
+    /// When.
+    pub stamp: u64,
+    /// Through what; 255: taken back.
+    pub api: u8,
+}
+
+/// How many nested operations are kept until the outer one ends.
+pub const NESTED_MAX: usize = 64;
+
+/// A thread's state.
+#[repr(C, align(4096))]
+pub struct Thread {
+    /// 0: this is not our thread (a forked child), [`IDLE`], or the stack
+    /// pointer of the hook that is at work.
+    pub busy: u64,
+    /// Where the next record goes.
+    pub cursor: *mut u8,
+    /// A record may start here at the latest.
+    pub limit: *mut u8,
+    /// `cursor + bias` is the number of bytes ever written: the slot's head.
+    pub bias: u64,
+    /// The codec's differences.
+    pub encoder: Encoder,
+    /// Our slot.
+    pub slot: *const Slot,
+    /// The block that operator delete is releasing: the free inside is the same.
+    pub deleting: u64,
+    /// How many `nested` are filled.
+    pub nested_count: AtomicU32,
+    /// Kernel thread id of the owner.
+    pub tid: u32,
+    /// First byte of the ring.
+    pub ring: *mut u8,
+    /// Bytes of the ring.
+    pub ring_size: u64,
+    /// Stack memory known to be there.
+    pub span: Span,
+    /// Events that did not fit, not yet told.
+    pub dropped: u64,
+    /// Recording options, copied from the header.
+    pub options: u32,
+    /// See [`Nested`].
+    pub nested: [Nested; NESTED_MAX],
+    /// Room for a walk.
+    pub frames: [u64; MAX_FRAMES],
+}
+
+static STATES: AtomicPtr<Thread> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Maps the states of `slots` slots. False if there is no memory.
+pub fn prepare(slots: u32) -> bool {
+    let bytes = slots as usize * size_of::<Thread>();
+    let Some(states) = sys::map_private(bytes) else { return false };
+    sys::madvise(states, bytes, sys::MADV_DONTDUMP);
+    if sys::madvise(states, bytes, sys::MADV_WIPEONFORK) != 0 {
+        // A kernel before 4.14 cannot keep a child off the ring: do not record.
+        return false;
+    }
+    STATES.store(states.cast(), Release);
+    true
+}
+
+/// The calling thread's state, null if it has none yet.
+#[inline(always)]
+pub fn current() -> *mut Thread {
+    arch::thread_word() as *mut Thread
+}
+
+/// Gives the calling thread a slot. Null if none is to be had or this process
+/// is not the recorded one.
+#[cold]
+#[inline(never)]
+pub fn enter() -> *mut Thread {
+    let Some(shared) = start::shared() else { return core::ptr::null_mut() };
+    if sys::getpid() != start::owner() {
+        return core::ptr::null_mut();
+    }
+    for attempt in 0..20 {
+        if let Some(index) = claim(shared) {
+            return set_up(shared, index);
+        }
+        if attempt == 0 {
+            start::count(Counter::NoSlot, 1);
+        }
+        if !shared.recorder_lives() {
+            break;
+        }
+        // Perhaps threads have ended and the recorder has not looked yet.
+        let bell = &shared.header().recorder.doorbell;
+        bell.fetch_add(1, Release);
+        sys::futex_wake(bell);
+        sys::futex_wait(
+            &shared.header().recorder.tick,
+            shared.header().recorder.tick.load(Relaxed),
+            10_000_000,
+        );
+    }
+    start::count(Counter::NoSlotEvents, 1);
+    core::ptr::null_mut()
+}
+
+fn claim(shared: &Shared) -> Option<u32> {
+    let header = shared.header();
+    for index in 0..header.slots_cap {
+        let slot = shared.slot(index);
+        if slot.state.load(Relaxed) == SLOT_FREE
+            && slot.state.compare_exchange(SLOT_FREE, SLOT_OWNED, AcqRel, Relaxed).is_ok()
+        {
+            header.agent.slots_used.fetch_max(index + 1, AcqRel);
+            return Some(index);
+        }
+    }
+    None
+}
+
+fn set_up(shared: &Shared, index: u32) -> *mut Thread {
+    let slot = shared.slot(index);
+    let (ring, size) = shared.ring(index);
+    let now = arch::stamp();
+    let tid = sys::gettid();
+    let head = slot.head.load(Relaxed);
+    let at = head & (size - 1);
+    // SAFETY: the state of the slot that we have just claimed; its last owner is gone.
+    unsafe {
+        let thread = STATES.load(Acquire).add(index as usize);
+        (*thread).cursor = ring.add(at as usize);
+        // No room is known yet: the first write asks.
+        (*thread).limit = core::ptr::null_mut();
+        (*thread).bias = head.wrapping_sub((*thread).cursor as u64);
+        (*thread).encoder = Encoder { state: State { stamp: now, ..State::default() } };
+        (*thread).slot = slot;
+        (*thread).deleting = 0;
+        (*thread).nested_count.store(0, Relaxed);
+        (*thread).tid = tid;
+        (*thread).ring = ring;
+        (*thread).ring_size = size;
+        (*thread).span = Span::default();
+        (*thread).dropped = 0;
+        (*thread).options = shared.header().options;
+        let start_state = (&raw const slot.start_state).cast_mut();
+        start_state.write((*thread).encoder.state);
+        let name = sys::thread_name();
+        slot.name[0].store(name[0], Relaxed);
+        slot.name[1].store(name[1], Relaxed);
+        slot.tid.store(tid, Relaxed);
+        slot.start_stamp.store(now, Relaxed);
+        slot.thread.store(shared.header().agent.thread_count.fetch_add(1, Relaxed), Relaxed);
+        slot.generation.fetch_add(1, Release);
+        compiler_fence(Release);
+        (*thread).busy = IDLE;
+        arch::set_thread_word(thread as usize);
+        thread
+    }
+}
+
+impl Thread {
+    /// Tells the recorder about everything up to the cursor.
+    #[inline(always)]
+    pub fn publish(&mut self) {
+        // SAFETY: the slot is ours.
+        unsafe { (*self.slot).head.store((self.cursor as u64).wrapping_add(self.bias), Release) };
+    }
+
+    /// Makes room for one record. False: the event is to be dropped.
+    #[cold]
+    #[inline(never)]
+    pub fn make_room(&mut self) -> bool {
+        // SAFETY: the slot is ours.
+        let slot = unsafe { &*self.slot };
+        let mut waited_from = 0;
+        loop {
+            // SAFETY: within the ring.
+            let last = unsafe { self.ring.add(self.ring_size as usize - MAX_RECORD) };
+            if self.cursor > last {
+                self.wrap();
+            }
+            let head = (self.cursor as u64).wrapping_add(self.bias);
+            let free = self.ring_size - (head - slot.tail.load(Acquire));
+            if free >= 2 * MAX_RECORD as u64 {
+                let run = (free as usize - MAX_RECORD).min(last as usize - self.cursor as usize);
+                // SAFETY: at most `last`.
+                self.limit = unsafe { self.cursor.add(run) };
+                self.after_waiting(waited_from);
+                return true;
+            }
+            let Some(shared) = start::shared() else { return false };
+            if !shared.recorder_lives() {
+                start::give_up();
+                return false;
+            }
+            // A vfork child runs on our state but must not wait: its parent would.
+            if self.options & OPT_DROP != 0 || sys::gettid() != self.tid {
+                self.dropped += 1;
+                slot.dropped.fetch_add(1, Relaxed);
+                start::count(Counter::Dropped, 1);
+                return false;
+            }
+            if waited_from == 0 {
+                waited_from = sys::monotonic_ns();
+                start::count(Counter::Stalls, 1);
+            }
+            let tail = slot.tail.load(Acquire) as u32;
+            slot.waiting.store(1, SeqCst);
+            let bell = &shared.header().recorder.doorbell;
+            bell.fetch_add(1, SeqCst);
+            sys::futex_wake(bell);
+            // SAFETY: the low half of a little-endian u64 is an aligned u32.
+            let word = unsafe { AtomicU32::from_ptr(slot.tail.as_ptr().cast()) };
+            sys::futex_wait(word, tail, 50_000_000);
+            slot.waiting.store(0, Relaxed);
+        }
+    }
+
+    /// Goes back to the ring's first byte; the rest is a pad.
+    fn wrap(&mut self) {
+        let start = self.ring as u64;
+        // SAFETY: the cursor stands at least two bytes before the end: the longest
+        // record is 30 bytes shorter than MAX_RECORD.
+        unsafe { self.encoder.special(self.cursor, SpecialKind::Pad, &[]) };
+        self.bias = self.bias.wrapping_add(self.ring_size);
+        self.cursor = start as *mut u8;
+        self.publish();
+    }
+
+    fn after_waiting(&mut self, from: u64) {
+        if from != 0 {
+            let ns = sys::monotonic_ns() - from;
+            // SAFETY: the slot is ours.
+            unsafe { (*self.slot).stalled_ns.fetch_add(ns, Relaxed) };
+        }
+    }
+
+    /// One more nested operation. The counter is atomic since a handler may
+    /// interrupt a handler.
+    #[cold]
+    pub fn push_nested(&mut self, ptr: u64, size: u64, api: ApiKind) {
+        start::count(Counter::Nested, 1);
+        let index = self.nested_count.fetch_add(1, Relaxed) as usize;
+        let Some(place) = self.nested.get_mut(index) else {
+            self.nested_count.fetch_sub(1, Relaxed);
+            start::count(Counter::NestedLost, 1);
+            start::count(Counter::Dropped, 1);
+            return;
+        };
+        *place = Nested { ptr, size, stamp: arch::stamp(), api: api as u8 };
+    }
+
+    /// Is the flag that says "inside a hook" a lie? A signal handler that left
+    /// with longjmp took the hook's frame with it: the present stack pointer is
+    /// above it, on the same stack.
+    pub fn is_stale(&self, sp: u64) -> bool {
+        sp > self.busy && sp - self.busy < 8 << 20 && self.busy > 4096
+    }
+
+    /// After such a jump: continue at the published end, with a fresh state.
+    #[cold]
+    pub fn recover(&mut self) {
+        start::count(Counter::StaleBusy, 1);
+        // SAFETY: the slot is ours.
+        let head = unsafe { (*self.slot).head.load(Relaxed) };
+        self.cursor = head.wrapping_sub(self.bias) as *mut u8;
+        if self.cursor < self.ring || self.cursor as u64 >= self.ring as u64 + self.ring_size {
+            // Between the two stores of a wrap.
+            self.cursor = self.ring;
+            self.bias = head.wrapping_sub(self.ring as u64);
+        }
+        self.limit = core::ptr::null_mut();
+        self.deleting = 0;
+        let stamp = arch::stamp();
+        if self.make_room() {
+            // SAFETY: room was made.
+            unsafe {
+                self.cursor = self.encoder.special(self.cursor, SpecialKind::Resync, &[stamp, 0, 0, 0]);
+            }
+            self.publish();
+        }
+        self.busy = IDLE;
+    }
+}

@@ -1,0 +1,251 @@
+//! From the registers at an entry point to all return addresses above.
+//!
+//! The state of a frame is (pc, sp, bp). One step applies the rule of pc:
+//! memory is read only at addresses that the rule names, each checked to lie
+//! in stack memory that is known to be mapped ([`Span`]).
+
+use highwater_event::layout::Counter;
+use highwater_event::node::{Node, Truncation};
+
+use super::rule::{BpAt, Kind};
+use super::{rule::Rule, table};
+use crate::arch::{SIGNAL_RBP, SIGNAL_RIP, SIGNAL_RSP};
+use crate::{modules, start, sys};
+
+/// The greatest number of frames that are walked.
+pub const MAX_FRAMES: usize = 64 << 10;
+
+/// Stack memory of this thread that was seen to be mapped: walks touch it
+/// again and again, so the kernel is asked once a page.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Span {
+    low: u64,
+    high: u64,
+}
+
+const PAGE: u64 = 4096;
+
+impl Span {
+    /// May the eight bytes at `address` be read?
+    #[inline(always)]
+    pub fn covers(&mut self, address: u64) -> bool {
+        if address >= self.low && address + 8 <= self.high { true } else { self.extend(address) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn extend(&mut self, address: u64) -> bool {
+        if !(PAGE..=Node::PC_MASK).contains(&address) || !sys::readable(address) {
+            return false;
+        }
+        let page = address & !(PAGE - 1);
+        // Eight bytes may reach into the next page.
+        let end = ((address + 7) & !(PAGE - 1)) + PAGE;
+        if end - page > PAGE && !sys::readable(end - PAGE) {
+            return false;
+        }
+        // A frame may skip whole pages of locals: they are between two
+        // addresses of one stack, so they are mapped too.
+        let near = 8 << 20;
+        if self.high != 0
+            && page + near >= self.low
+            && page <= self.high + near
+            && contiguous(self, page, end)
+        {
+            self.low = self.low.min(page);
+            self.high = self.high.max(end);
+        } else {
+            *self = Span { low: page, high: end };
+        }
+        true
+    }
+}
+
+/// Is everything between the span and the new page mapped?
+fn contiguous(span: &Span, page: u64, end: u64) -> bool {
+    let (mut at, stop) = if page >= span.high { (span.high, page) } else { (end, span.low) };
+    while at < stop {
+        if !sys::readable(at) {
+            return false;
+        }
+        at += PAGE;
+    }
+    true
+}
+
+/// One frame's registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    /// Return address, or for an interrupted frame its pc.
+    pub pc: u64,
+    /// Stack pointer in that frame.
+    pub sp: u64,
+    /// Frame pointer in that frame.
+    pub bp: u64,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// At the outermost frame.
+    Complete,
+    /// Somewhere else.
+    Cut(Truncation),
+}
+
+/// An address whose rule must be that of the very instruction (a signal
+/// interrupted it), not of the call before it, carries this bit in the table.
+const EXACT: u64 = 1 << 47;
+
+/// The packed address and the rule of `pc`.
+#[inline(always)]
+fn rule_of(pc: u64, exact: bool) -> (u64, Rule) {
+    let key = if exact { pc | EXACT } else { pc };
+    match table::find(key) {
+        Some(found) => found,
+        None => resolve(pc, exact),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn resolve(pc: u64, exact: bool) -> (u64, Rule) {
+    let at = if exact { pc } else { pc.wrapping_sub(1) };
+    let Some(module) = modules::find(at) else {
+        return (Node::pack(pc, Node::NO_MODULE), Rule::bad(Truncation::NoModule));
+    };
+    let rule = super::cfi::compile(
+        module.eh_frame_hdr,
+        super::cfi::Bounds { start: module.start, end: module.end },
+        at,
+    );
+    let key = Node::pack(if exact { pc | EXACT } else { pc }, module.index);
+    start::count(Counter::RulesCompiled, 1);
+    if !modules::unloading() && !table::insert(key, rule) {
+        start::count(Counter::RulesFull, 1);
+    }
+    (key, rule)
+}
+
+/// Walks from the frame that called an entry point.
+///
+/// `sp` is the address of the return slot, `bp` the frame pointer at entry.
+/// Fills `frames` with packed addresses, innermost first, and returns their
+/// number and how it ended.
+///
+/// # Safety
+/// `sp` and `bp` are this thread's registers, and the frames that they describe
+/// stay alive during the call.
+#[inline]
+pub unsafe fn walk(sp: u64, bp: u64, span: &mut Span, frames: &mut [u64]) -> (usize, End) {
+    let mut count = 0;
+    if !span.covers(sp) {
+        return (0, End::Cut(Truncation::BadStack));
+    }
+    // SAFETY: covered.
+    let mut now = Registers { pc: unsafe { read(sp) }, sp: sp + 8, bp };
+    let mut exact = false;
+    loop {
+        if now.pc == 0 {
+            return (count, End::Complete);
+        }
+        if now.pc >= EXACT {
+            return (count, End::Cut(Truncation::NoModule));
+        }
+        let Some(place) = frames.get_mut(count) else {
+            return (count, End::Cut(Truncation::TooDeep));
+        };
+        let (key, rule) = rule_of(now.pc, exact);
+        // The tree keeps return addresses; one past an interrupted instruction
+        // stands for it, so that every reader may look up the byte before.
+        *place = if exact { Node::pack(now.pc + 1, (key >> 48) as u16) } else { key };
+        count += 1;
+        // SAFETY: the caller's promise.
+        match unsafe { step(&mut now, rule, span) } {
+            Ok(signal) => exact = signal,
+            Err(end) => return (count, end),
+        }
+    }
+}
+
+/// Eight bytes of stack.
+///
+/// # Safety
+/// Readable.
+#[inline(always)]
+unsafe fn read(address: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { (address as *const u64).read_unaligned() }
+}
+
+/// Applies one rule. `Ok(true)`: the next pc was interrupted by a signal.
+///
+/// # Safety
+/// As [`walk`].
+#[inline(always)]
+unsafe fn step(now: &mut Registers, rule: Rule, span: &mut Span) -> Result<bool, End> {
+    const CFA_SP: u64 = Kind::CfaSp as u64;
+    const CFA_BP: u64 = Kind::CfaBp as u64;
+    const CFA_DEREF: u64 = Kind::CfaDerefBp as u64;
+    const CFA_PLT: u64 = Kind::CfaPlt as u64;
+    const SIGNAL: u64 = Kind::Signal as u64;
+    const END: u64 = Kind::End as u64;
+    let bad_stack = End::Cut(Truncation::BadStack);
+    let cfa = match rule.kind() {
+        CFA_SP => now.sp.wrapping_add(rule.cfa_offset() as u64),
+        CFA_BP => now.bp.wrapping_add(rule.cfa_offset() as u64),
+        CFA_DEREF => {
+            let at = now.bp.wrapping_add(rule.cfa_offset() as u64);
+            if !span.covers(at) {
+                return Err(bad_stack);
+            }
+            // SAFETY: covered.
+            unsafe { read(at) }
+        }
+        CFA_PLT => now.sp + if now.pc & 15 >= 11 { 16 } else { 8 },
+        SIGNAL => {
+            let at = now.sp;
+            for offset in [SIGNAL_RBP, SIGNAL_RSP, SIGNAL_RIP] {
+                if !span.covers(at.wrapping_add(offset)) {
+                    return Err(bad_stack);
+                }
+            }
+            // SAFETY: all three are covered.
+            unsafe {
+                *now = Registers {
+                    bp: read(at + SIGNAL_RBP),
+                    sp: read(at + SIGNAL_RSP),
+                    pc: read(at + SIGNAL_RIP),
+                };
+            }
+            return Ok(true);
+        }
+        END => return Err(End::Complete),
+        _ => {
+            let reason = Truncation::from_u8(rule.cfa_offset() as u8).unwrap_or(Truncation::UnsupportedRule);
+            return Err(End::Cut(reason));
+        }
+    };
+    let ra_at = cfa.wrapping_add(rule.ra_offset() as u64);
+    // The caller's frame lies above: otherwise a walk could go in circles.
+    if cfa <= now.sp || !span.covers(ra_at) {
+        // A leaf that was interrupted before it pushed anything has cfa = sp + 8;
+        // equal never happens, below never happens in one stack.
+        return Err(bad_stack);
+    }
+    // SAFETY: covered.
+    let pc = unsafe { read(ra_at) };
+    if rule.bp() != BpAt::Same as u64 {
+        let base = if rule.bp() == BpAt::Cfa as u64 { cfa } else { now.bp };
+        let at = base.wrapping_add(rule.bp_offset() as u64);
+        if !span.covers(at) {
+            return Err(bad_stack);
+        }
+        // SAFETY: covered.
+        now.bp = unsafe { read(at) };
+    }
+    now.sp = cfa;
+    now.pc = pc;
+    Ok(false)
+}
