@@ -54,3 +54,14 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // is to stop this process where a debugger can see it.
     sys::abort()
 }
+
+// The precompiled core refers to the personality routine of unwinding, which
+// `panic=abort` never calls. It must stay hidden: exported, it would take the
+// place of the real one in programs that load std as a shared library.
+#[cfg(highwater_preload)]
+core::arch::global_asm!(
+    ".hidden rust_eh_personality",
+    ".globl rust_eh_personality",
+    "rust_eh_personality:",
+    "ud2"
+);
