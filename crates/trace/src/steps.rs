@@ -74,6 +74,7 @@ pub struct Steps<'a> {
     until: usize,
     /// The first group that was read: earlier ones may hold the first half of a realloc.
     start: usize,
+    lookback: bool,
     cursors: Vec<Cursor>,
     /// All cursors but the current one, by the key of their head.
     heap: BinaryHeap<Reverse<(Key, usize)>>,
@@ -99,6 +100,7 @@ impl<'a> Steps<'a> {
             group: start,
             until,
             start,
+            lookback: true,
             cursors: Vec::new(),
             heap: BinaryHeap::new(),
             current: None,
@@ -240,6 +242,9 @@ impl<'a> Steps<'a> {
                 Latest::Lost => None,
             });
         }
+        if !self.lookback {
+            return Ok(None);
+        }
         let mut found = Latest::Lost;
         for group in (0..self.start).rev() {
             let Some(place) = self.trace.index.groups.get(group) else { break };
@@ -262,7 +267,7 @@ impl<'a> Steps<'a> {
 
     /// Pairs whose first half lies before the entry stay unresolved.
     pub(crate) fn without_lookback(&mut self) {
-        self.start = 0;
+        self.lookback = false;
     }
 
     /// Starts the next group; `false` at the end of the trace.

@@ -34,7 +34,7 @@ fn everything_round_trips_in_the_merged_order() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn random_stories(seed in any::<u64>(), epochs in 0usize..30, threads in 1u32..9, per_run in 1u64..60, flush in 1usize..9) {
         let dir = tempfile::tempdir().expect("tempdir");
