@@ -9,6 +9,7 @@
 pub mod child;
 pub mod highwater;
 pub mod known;
+pub mod oracle;
 pub mod programs;
 pub mod scale;
 pub mod tools;
