@@ -216,7 +216,17 @@ impl Replay {
 
     /// The blocks that are alive, in no order.
     pub fn live(&self) -> impl Iterator<Item = LiveBlock> + '_ {
-        self.table.live().map(|block| LiveBlock {
+        self.table.live().map(|block| self.live_block(block))
+    }
+
+    /// The block that is alive at this address.
+    pub fn block_at(&self, addr: u64) -> Option<LiveBlock> {
+        let block = self.table.get(self.table.find(addr)?);
+        block.is_live().then(|| self.live_block(block))
+    }
+
+    fn live_block(&self, block: &Block) -> LiveBlock {
+        LiveBlock {
             addr: block.addr(),
             size: block.size(),
             usable: if self.usable.is_empty() { None } else { self.usable.get(&block.seqno()).copied() },
@@ -225,7 +235,7 @@ impl Replay {
             thread: self.thread_no(block.thread()),
             api: block.api(),
             node: self.node_of(block.site()),
-        })
+        }
     }
 
     /// The blocks that are alive, by seqno.

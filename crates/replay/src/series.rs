@@ -36,7 +36,7 @@ impl Series {
     pub fn note(&mut self, ns: u64, live: u64) {
         let at = (ns >> self.shift) as usize;
         let len = self.points.len();
-        if at + 1 <= len {
+        if at < len {
             if let Some(point) = self.points.last_mut() {
                 point.max = point.max.max(live);
                 point.last = live;

@@ -126,7 +126,7 @@ impl Totals {
                 (count > 0).then_some((kind.name(), count))
             })
             .collect();
-        calls.sort_by(|a, b| b.1.cmp(&a.1));
+        calls.sort_by_key(|call| std::cmp::Reverse(call.1));
         calls
     }
 

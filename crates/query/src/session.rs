@@ -1,0 +1,450 @@
+//! A trace and its names.
+
+pub mod made;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use highwater_event::layout::{MODULE_MAIN, MODULE_VDSO};
+use highwater_event::node::{Node, NodeId, ROOT, Truncation};
+use highwater_replay::{Options, Replay, Until};
+use highwater_symbols::{ModuleId, ModuleInput, Symbolizer};
+use highwater_trace::model::{End, Mark, Meta, ModuleDef, NodeDef, RssSample, Step, ThreadDef, ThreadNo};
+use highwater_trace::{Steps, Trace, TraceError};
+use rustc_hash::FxHashMap;
+
+use crate::instant::Instant;
+use crate::site;
+use crate::stack::{Frame, Stack, pseudo};
+
+/// Frames of a stack that are resolved; no agent walks as many.
+const MAX_FRAMES: usize = 4096;
+
+/// Why a question cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// There is no such mark.
+    #[error("there is no mark `{name}` in {}; {known}", path.display())]
+    NoMark {
+        /// The trace.
+        path: PathBuf,
+        /// What was asked for.
+        name: String,
+        /// The marks that there are, as a sentence.
+        known: String,
+    },
+}
+
+/// How to open a trace.
+#[derive(Clone, Debug, Default)]
+pub struct SessionOptions {
+    /// Where names come from.
+    pub symbols: highwater_symbols::Options,
+    /// How to replay.
+    pub replay: Options,
+}
+
+/// What is known of a recording before any event is read.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The file.
+    pub path: PathBuf,
+    /// Its size, bytes.
+    pub file_size: u64,
+    /// The recording.
+    pub meta: Meta,
+    /// Its end, if it has one.
+    pub end: Option<End>,
+    /// Loaded objects.
+    pub modules: Vec<ModuleDef>,
+    /// Threads.
+    pub threads: Vec<ThreadDef>,
+    /// Marks.
+    pub marks: Vec<Mark>,
+    /// RSS samples.
+    pub rss: Vec<RssSample>,
+    /// What is wrong with the file, one line each. A whole replay adds what it found.
+    pub warnings: Vec<String>,
+    /// Events in the file.
+    pub events: u64,
+    /// Events in damaged parts of it.
+    pub lost_events: u64,
+}
+
+impl Facts {
+    /// The thread with this number.
+    pub fn thread(&self, thread: ThreadNo) -> Option<&ThreadDef> {
+        match self.threads.get(thread as usize) {
+            Some(def) if def.thread == thread => Some(def),
+            _ => self.threads.iter().find(|def| def.thread == thread),
+        }
+    }
+
+    /// The program's name: the last part of its path, or argv[0]'s.
+    pub fn program(&self) -> String {
+        let name = self.meta.exe.file_name().map(|name| name.to_string_lossy().into_owned());
+        let named = name.or_else(|| self.meta.args.first().cloned());
+        named.unwrap_or_else(|| "the program".to_string())
+    }
+}
+
+/// Where steps and nodes come from.
+pub enum Source {
+    /// A trace file.
+    Trace(Box<Trace>),
+    /// Values in memory.
+    Made {
+        /// The stream.
+        steps: Vec<Step>,
+        /// The stack tree.
+        nodes: FxHashMap<NodeId, NodeDef>,
+    },
+}
+
+/// A stream of steps.
+pub enum StepStream<'a> {
+    /// Of a file.
+    Trace(Box<Steps<'a>>),
+    /// Of memory.
+    Made(std::slice::Iter<'a, Step>),
+}
+
+impl StepStream<'_> {
+    /// The next step, `None` at the end.
+    ///
+    /// # Errors
+    /// The file cannot be read. (A damaged part is skipped and makes a warning.)
+    #[inline]
+    pub fn next_step(&mut self) -> Result<Option<Step>, TraceError> {
+        match self {
+            StepStream::Trace(steps) => steps.next(),
+            StepStream::Made(steps) => Ok(steps.next().copied()),
+        }
+    }
+
+    /// Events that this stream had to skip so far.
+    pub fn lost_events(&self) -> u64 {
+        match self {
+            StepStream::Trace(steps) => steps.lost_events(),
+            StepStream::Made(_) => 0,
+        }
+    }
+
+    /// What was wrong with the file in the parts read so far.
+    pub fn warnings(&self) -> Vec<String> {
+        match self {
+            StepStream::Trace(steps) => steps.warnings().iter().map(ToString::to_string).collect(),
+            StepStream::Made(_) => Vec::new(),
+        }
+    }
+}
+
+impl Source {
+    /// All steps, from the first.
+    pub fn steps(&self) -> StepStream<'_> {
+        match self {
+            Source::Trace(trace) => StepStream::Trace(Box::new(trace.steps())),
+            Source::Made { steps, .. } => StepStream::Made(steps.iter()),
+        }
+    }
+
+    /// The node with this id.
+    pub fn node(&self, id: NodeId) -> Option<NodeDef> {
+        match self {
+            Source::Trace(trace) => trace.nodes().get(id),
+            Source::Made { nodes, .. } => nodes.get(&id).copied(),
+        }
+    }
+}
+
+enum Names {
+    Symbols { symbolizer: Box<Symbolizer>, modules: FxHashMap<u16, ModuleId> },
+    Made(FxHashMap<u64, Arc<[Frame]>>),
+}
+
+/// A trace and its names.
+pub struct Session {
+    facts: Facts,
+    source: Arc<Source>,
+    names: Names,
+    stacks: FxHashMap<NodeId, Arc<Stack>>,
+    replay: Options,
+    peak: Option<u64>,
+}
+
+impl Session {
+    /// Opens a trace.
+    ///
+    /// # Errors
+    /// The file is no trace or cannot be read.
+    pub fn open(path: &Path, options: SessionOptions) -> Result<Session, QueryError> {
+        Ok(Session::of_trace(Trace::open(path)?, options))
+    }
+
+    /// Takes over an opened trace.
+    pub fn of_trace(trace: Trace, options: SessionOptions) -> Session {
+        let mut symbolizer = Symbolizer::new(options.symbols);
+        let mut modules = FxHashMap::default();
+        for module in trace.modules() {
+            let id = symbolizer.add_module(ModuleInput {
+                path: &module.path,
+                build_id: &module.build_id,
+                bias: module.bias,
+                start: module.start,
+                end: module.end,
+                is_main: module.flags & MODULE_MAIN != 0,
+                is_vdso: module.flags & MODULE_VDSO != 0,
+            });
+            modules.insert(module.index, id);
+        }
+        let facts = Facts {
+            path: trace.path().to_path_buf(),
+            file_size: trace.file_size(),
+            meta: trace.meta().clone(),
+            end: trace.end().cloned(),
+            modules: trace.modules().to_vec(),
+            threads: trace.threads().to_vec(),
+            marks: trace.marks().to_vec(),
+            rss: trace.rss().to_vec(),
+            warnings: trace.warnings().iter().map(ToString::to_string).collect(),
+            events: trace.event_count(),
+            lost_events: trace.lost_events(),
+        };
+        Session {
+            facts,
+            source: Arc::new(Source::Trace(Box::new(trace))),
+            names: Names::Symbols { symbolizer: Box::new(symbolizer), modules },
+            stacks: FxHashMap::default(),
+            replay: options.replay,
+            peak: None,
+        }
+    }
+
+    /// What is known of the recording.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Where steps come from; shared, so that names can be looked up while a
+    /// stream of it is read.
+    pub fn source(&self) -> Arc<Source> {
+        Arc::clone(&self.source)
+    }
+
+    /// How this session replays.
+    pub fn replay_options(&self) -> Options {
+        self.replay.clone()
+    }
+
+    /// What there is to say about missing names, so far; one line each.
+    pub fn notes(&self) -> Vec<String> {
+        match &self.names {
+            Names::Symbols { symbolizer, .. } => symbolizer.notes().iter().map(ToString::to_string).collect(),
+            Names::Made(_) => Vec::new(),
+        }
+    }
+
+    /// What the user can do about missing names.
+    pub fn hints(&self) -> Vec<&'static str> {
+        match &self.names {
+            Names::Symbols { symbolizer, .. } => symbolizer.hints(),
+            Names::Made(_) => Vec::new(),
+        }
+    }
+
+    /// Replays the whole trace. What was wrong with its parts is in
+    /// [`Facts::warnings`] afterwards.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn replay(&mut self) -> Result<Replay, QueryError> {
+        let mut replay = self.replay_until(Until::End)?;
+        replay.finish();
+        self.peak = Some(replay.totals().peak_seqno);
+        Ok(replay)
+    }
+
+    /// Replays the trace up to an instant.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn replay_until(&mut self, until: Until) -> Result<Replay, QueryError> {
+        let source = self.source();
+        let mut steps = source.steps();
+        let replay = Replay::run_until(self.replay.clone(), until, || steps.next_step())?;
+        self.facts.lost_events = self.facts.lost_events.max(steps.lost_events());
+        for warning in steps.warnings() {
+            if !self.facts.warnings.contains(&warning) {
+                self.facts.warnings.push(warning);
+            }
+        }
+        Ok(replay)
+    }
+
+    /// Turns a named instant into one that a replay can stop at.
+    ///
+    /// # Errors
+    /// There is no such mark; the peak has to be found and the file cannot be read.
+    pub fn instant(&mut self, instant: &Instant) -> Result<Until, QueryError> {
+        Ok(match instant {
+            Instant::Start => Until::Start,
+            Instant::End => Until::End,
+            Instant::Ns(ns) => Until::Ns(*ns),
+            Instant::Seqno(seqno) => Until::Seqno(*seqno),
+            Instant::Peak => {
+                let seqno = match self.peak {
+                    Some(seqno) => seqno,
+                    None => self.replay()?.totals().peak_seqno,
+                };
+                Until::Seqno(seqno)
+            }
+            Instant::Mark(name) => match self.facts.marks.iter().find(|mark| mark.name == *name) {
+                Some(mark) => Until::Ns(mark.ns),
+                None => {
+                    let names: Vec<&str> = self.facts.marks.iter().map(|mark| mark.name.as_str()).collect();
+                    let known = match names.as_slice() {
+                        [] => "it has none".to_string(),
+                        names => format!("its marks are {}", names.join(", ")),
+                    };
+                    let path = self.facts.path.clone();
+                    return Err(QueryError::NoMark { path, name: name.clone(), known });
+                }
+            },
+        })
+    }
+
+    /// The stack that a node stands for, with names. Kept, so asking again is
+    /// cheap.
+    pub fn stack(&mut self, node: NodeId) -> Arc<Stack> {
+        if let Some(stack) = self.stacks.get(&node) {
+            return Arc::clone(stack);
+        }
+        let stack = Arc::new(self.resolve(node));
+        self.stacks.insert(node, Arc::clone(&stack));
+        stack
+    }
+
+    /// Why the stack of `node` is not complete, if it is not; needs no names.
+    pub fn truncation(&self, node: NodeId) -> Option<Truncation> {
+        let mut id = node;
+        if id == ROOT {
+            return Some(Truncation::NotTaken);
+        }
+        for _ in 0..MAX_FRAMES {
+            let Some(def) = self.source.node(id) else { return Some(Truncation::BadStack) };
+            if def.module == Node::MARKER_MODULE {
+                return Some(Truncation::from_u8(def.pc as u8).unwrap_or(Truncation::BadStack));
+            }
+            if def.parent == ROOT {
+                return None;
+            }
+            id = def.parent;
+        }
+        Some(Truncation::TooDeep)
+    }
+
+    fn resolve(&mut self, node: NodeId) -> Stack {
+        let mut frames = Vec::new();
+        let mut truncated = None;
+        let mut id = node;
+        for _ in 0..MAX_FRAMES {
+            if id == ROOT {
+                break;
+            }
+            let Some(def) = self.source.node(id) else {
+                // Its definition was damaged.
+                truncated = Some(Truncation::BadStack);
+                frames.push(pseudo("truncated: the trace lost the rest"));
+                break;
+            };
+            if def.module == Node::MARKER_MODULE {
+                let reason = Truncation::from_u8(def.pc as u8);
+                truncated = Some(reason.unwrap_or(Truncation::BadStack));
+                frames.push(pseudo(&format!(
+                    "truncated: {}",
+                    reason.map_or("unknown reason", Truncation::name)
+                )));
+                break;
+            }
+            frames.extend_from_slice(&self.frames(def.module, def.pc));
+            id = def.parent;
+        }
+        if node == ROOT {
+            truncated = Some(Truncation::NotTaken);
+            frames.push(pseudo(Truncation::NotTaken.name()));
+        }
+        Stack { site: site::choose(&frames), frames, truncated }
+    }
+
+    fn frames(&mut self, module: u16, pc: u64) -> Arc<[Frame]> {
+        match &mut self.names {
+            // Every address of a stack is a return address.
+            Names::Symbols { symbolizer, modules } => match modules.get(&module) {
+                Some(&id) => symbolizer.frames(id, pc, true),
+                None => symbolizer.frames_no_module(pc, true),
+            },
+            Names::Made(names) => match names.get(&pc) {
+                Some(frames) => Arc::clone(frames),
+                None => Arc::new([Frame {
+                    address: pc,
+                    function: None,
+                    module: "[unknown]".into(),
+                    ..pseudo("")
+                }]),
+            },
+        }
+    }
+
+    /// The text of a source line, where the file is there.
+    pub fn source_line(&mut self, file: &str, line: u32) -> Option<String> {
+        match &mut self.names {
+            Names::Symbols { symbolizer, .. } => symbolizer.source_line(file, line),
+            Names::Made(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made::Made;
+    use super::*;
+    use crate::stack::is_pseudo;
+
+    #[test]
+    fn a_truncated_stack_says_why_in_its_last_frame() {
+        let mut session = Made::default()
+            .truncated(1, Truncation::NoUnwindInfo)
+            .node(2, 1, "outer", "a.c", 1)
+            .node(3, 2, "inner", "a.c", 2)
+            .node(4, 0, "main", "a.c", 3)
+            .session();
+        let stack = session.stack(3);
+        let names: Vec<_> = stack.frames.iter().map(|frame| frame.function.as_deref().unwrap()).collect();
+        assert_eq!(names, ["inner", "outer", "[truncated: no unwind information for the address]"]);
+        assert_eq!(stack.site, 0);
+        assert_eq!(session.truncation(3), Some(Truncation::NoUnwindInfo));
+        assert_eq!(session.truncation(4), None);
+        assert_eq!(session.truncation(99), Some(Truncation::BadStack));
+        assert!(is_pseudo(&session.stack(0).frames[0]));
+    }
+
+    #[test]
+    fn marks_and_the_peak_are_instants() {
+        let mut session = Made::default()
+            .node(1, 0, "main", "a.c", 1)
+            .mark("ready", 25)
+            .alloc(0, 64, 100, 1)
+            .alloc(0, 128, 100, 1)
+            .free(0, 64)
+            .session();
+        assert_eq!(session.instant(&Instant::Mark("ready".into())).unwrap(), Until::Ns(25));
+        assert_eq!(session.instant(&Instant::Peak).unwrap(), Until::Seqno(1));
+        let error = session.instant(&Instant::Mark("gone".into())).unwrap_err().to_string();
+        assert!(error.contains("its marks are ready"), "{error}");
+        let until = session.instant(&Instant::Seqno(0)).unwrap();
+        assert_eq!(session.replay_until(until).unwrap().totals().live_bytes, 100);
+    }
+}

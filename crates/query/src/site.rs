@@ -1,0 +1,252 @@
+//! Which frame of a stack matters to the user.
+//!
+//! The site is the innermost frame that is neither an allocator's entry point
+//! nor inside a language's standard library nor a libc function that allocates
+//! for its caller. All lists stand here. JSON carries the full stack anyway.
+
+use crate::stack::{Frame, base_name, is_pseudo};
+
+/// Functions that only hand memory on, by their bare names (no parameters, no
+/// template arguments).
+const FORWARDERS: &[&str] = &[
+    // C and POSIX
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "free",
+    "cfree",
+    "free_sized",
+    "free_aligned_sized",
+    "strdup",
+    "strndup",
+    "__strdup",
+    "__strndup",
+    "wcsdup",
+    "asprintf",
+    "vasprintf",
+    "__asprintf",
+    "__vasprintf",
+    "__asprintf_chk",
+    "__vasprintf_chk",
+    "getline",
+    "getdelim",
+    "_IO_getdelim",
+    "open_memstream",
+    "realpath",
+    "getcwd",
+    "scandir",
+    "xmalloc",
+    "xcalloc",
+    "xrealloc",
+    "xstrdup",
+    "xstrndup",
+    // GLib
+    "g_malloc",
+    "g_malloc0",
+    "g_malloc_n",
+    "g_malloc0_n",
+    "g_try_malloc",
+    "g_realloc",
+    "g_realloc_n",
+    "g_free",
+    "g_strdup",
+    "g_strndup",
+    "g_memdup",
+    "g_memdup2",
+    "g_slice_alloc",
+    "g_slice_alloc0",
+    "g_slice_free1",
+    // Rust's shims
+    "__rust_alloc",
+    "__rust_alloc_zeroed",
+    "__rust_realloc",
+    "__rust_dealloc",
+    "__rustc::__rust_alloc",
+    "__rustc::__rust_alloc_zeroed",
+    "__rustc::__rust_realloc",
+    "__rustc::__rust_dealloc",
+    "__rdl_alloc",
+    "__rdl_alloc_zeroed",
+    "__rdl_realloc",
+    "__rdl_dealloc",
+    "__rustc::__rdl_alloc",
+    "__rg_alloc",
+    "__rustc::__rdl_alloc_zeroed",
+    "__rustc::__rdl_realloc",
+    "__rustc::__rdl_dealloc",
+    "__rg_realloc",
+];
+
+/// Beginnings of bare names: standard libraries.
+const LIBRARY_PREFIXES: &[&str] = &[
+    "operator new",
+    "operator delete",
+    "std::",
+    "__gnu_cxx::",
+    "__cxxabiv1::",
+    "alloc::",
+    "core::",
+    "hashbrown::",
+    "<alloc::",
+    "<std::",
+    "<core::",
+    "<hashbrown::",
+    "__rustc::",
+];
+
+/// Beginnings of module names whose every frame is the library's.
+const LIBRARY_MODULES: &[&str] = &[
+    "libc.so",
+    "libc-",
+    "libc.musl",
+    "ld-linux",
+    "ld-musl",
+    "libstdc++.so",
+    "libc++.so",
+    "libc++abi.so",
+    "libhighwater_agent",
+    "libpthread.so",
+    "libjemalloc",
+    "libtcmalloc",
+    "libmimalloc",
+];
+
+/// The name without template arguments, parameters and return type:
+/// `void std::vector<int>::push_back(int&&)` is `std::vector<>::push_back`.
+fn bare_name(function: &str) -> String {
+    let mut bare = String::with_capacity(function.len());
+    let mut depth = 0usize;
+    let rust_impl = function.starts_with('<');
+    for (at, c) in function.char_indices() {
+        match c {
+            '<' if !(rust_impl && at == 0) && !bare.ends_with("operator") => {
+                if depth == 0 {
+                    bare.push('<');
+                }
+                depth += 1;
+            }
+            '>' if depth > 0 => {
+                depth -= 1;
+                if depth == 0 {
+                    bare.push('>');
+                }
+            }
+            '(' if depth == 0 && !function[at..].starts_with("(anonymous") => break,
+            _ if depth == 0 => bare.push(c),
+            _ => {}
+        }
+    }
+    if rust_impl {
+        return bare;
+    }
+    if let Some(at) = bare.find("operator") {
+        // Its own name may hold a space; a return type stands before the scope.
+        let start = bare[..at].rfind(' ').map_or(0, |space| space + 1);
+        return bare.split_off(start);
+    }
+    match bare.trim_end().rsplit_once(' ') {
+        Some((_, last)) => last.to_string(),
+        None => bare,
+    }
+}
+
+fn is_forwarder(bare: &str) -> bool {
+    FORWARDERS.contains(&bare)
+}
+
+/// Is this frame inside what the user did not write?
+fn is_library(frame: &Frame) -> bool {
+    let module = base_name(&frame.module);
+    if LIBRARY_MODULES.iter().any(|prefix| module.starts_with(prefix)) {
+        return true;
+    }
+    let Some(function) = &frame.function else { return false };
+    let bare = bare_name(function);
+    is_forwarder(&bare) || LIBRARY_PREFIXES.iter().any(|prefix| bare.starts_with(prefix))
+}
+
+/// The number of the frame that matters, of frames innermost first; 0 for an
+/// empty stack.
+pub fn choose(frames: &[Frame]) -> usize {
+    if let Some(at) = frames.iter().position(|frame| !is_pseudo(frame) && !is_library(frame)) {
+        return at;
+    }
+    // All of it is library code (a runtime's own start-up): the innermost frame
+    // that does more than hand memory on.
+    let named = |frame: &Frame| {
+        frame.function.as_deref().is_some_and(|function| {
+            let bare = bare_name(function);
+            !is_forwarder(&bare) && !bare.starts_with("operator ")
+        })
+    };
+    frames.iter().position(named).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::pseudo;
+    use std::sync::Arc;
+
+    fn frame(function: &str, module: &str) -> Frame {
+        Frame { address: 1, function: Some(Arc::from(function)), module: Arc::from(module), ..pseudo("") }
+    }
+
+    fn site(functions: &[(&str, &str)]) -> usize {
+        let frames: Vec<Frame> = functions.iter().map(|(f, m)| frame(f, m)).collect();
+        choose(&frames)
+    }
+
+    #[test]
+    fn bare_names_have_no_arguments_and_no_return_type() {
+        assert_eq!(
+            bare_name("void std::vector<int, std::allocator<int> >::push_back(int&&)"),
+            "std::vector<>::push_back"
+        );
+        assert_eq!(bare_name("operator new[](unsigned long)"), "operator new[]");
+        assert_eq!(bare_name("<alloc::vec::Vec<u8> as Clone>::clone"), "<alloc::vec::Vec<> as Clone>::clone");
+        assert_eq!(bare_name("load_file"), "load_file");
+        assert_eq!(bare_name("std::ostream& operator<<(std::ostream&, X)"), "operator<<");
+    }
+
+    #[test]
+    fn the_users_frame_is_found_behind_libraries() {
+        let app = "/home/u/app";
+        assert_eq!(site(&[("main", app)]), 0);
+        assert_eq!(
+            site(&[
+                ("operator new(unsigned long)", "/usr/lib/libstdc++.so.6"),
+                ("void std::vector<int>::_M_realloc_append<int>(int&&)", app),
+                ("Parser::add(int)", app),
+                ("main", app),
+            ]),
+            2
+        );
+        assert_eq!(
+            site(&[
+                ("__rustc::__rdl_alloc", app),
+                ("alloc::raw_vec::RawVecInner<A>::try_allocate_in", app),
+                ("<alloc::string::String as core::fmt::Write>::write_str", app),
+                ("server::handle", app),
+                ("std::rt::lang_start", app),
+            ]),
+            3
+        );
+        assert_eq!(site(&[("strdup", "/usr/lib/libc.so.6"), ("intern", app)]), 1);
+        assert_eq!(site(&[("_IO_file_doallocate", "/usr/lib/libc.so.6"), ("main", app)]), 1);
+    }
+
+    #[test]
+    fn a_stack_of_library_code_names_what_is_closest() {
+        let app = "/home/u/app";
+        assert_eq!(site(&[("malloc", app), ("std::rt::init", app), ("std::rt::lang_start", app)]), 1);
+        assert_eq!(choose(&[pseudo("truncated: x")]), 0);
+        assert_eq!(choose(&[]), 0);
+    }
+}

@@ -1,0 +1,189 @@
+//! The facts of a recording and its totals in one value.
+
+use highwater_event::layout::{MODULE_AGENT, MODULE_MAIN, MODULE_VDSO};
+use highwater_event::node::Truncation;
+use highwater_replay::{Replay, Totals};
+use highwater_trace::model::EndedHow;
+
+use crate::session::Session;
+
+/// What `stats` shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// The totals.
+    pub totals: Totals,
+    /// From start to end, ns; without an end, to the last event.
+    pub duration_ns: u64,
+    /// Nanoseconds that threads waited for the recorder.
+    pub stalled_ns: u64,
+    /// Threads that acted.
+    pub threads: u64,
+    /// Allocations with a complete stack.
+    pub stacks_complete: u64,
+    /// Allocations with a truncated stack or none.
+    pub stacks_truncated: u64,
+    /// Why stacks are truncated, most first.
+    pub truncations: Vec<(Truncation, u64)>,
+    /// Events that are missing: dropped, or in damaged parts of the file.
+    pub dropped: u64,
+    /// How the target ended.
+    pub ended: EndedHow,
+    /// Exit status or signal number.
+    pub code: i32,
+    /// Is the recording whole?
+    pub complete: bool,
+    /// Why it is not, one sentence each.
+    pub incomplete: Vec<String>,
+}
+
+/// Why there may be no event at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nothing {
+    /// The file is damaged or cut.
+    Damaged,
+    /// Events happened and were all dropped.
+    AllDropped,
+    /// The process became another image at once; that has a trace of its own.
+    BecameAnother,
+    /// Only the program itself was loaded: it may be statically linked, and then
+    /// the agent was never in it.
+    Static,
+    /// The program may simply not have used the heap, or ended at once.
+    NoHeapUse,
+}
+
+impl Nothing {
+    /// The sentence for the user.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Nothing::Damaged => "nothing was recorded, or all of it lies in the damaged part of the trace",
+            Nothing::AllDropped => "all events were dropped; record again with --on-full wait",
+            Nothing::BecameAnother => {
+                "nothing was recorded before the program became another one (exec); that one has its own trace"
+            }
+            Nothing::Static => {
+                "nothing was recorded: the program seems to be statically linked, so the agent was never loaded"
+            }
+            Nothing::NoHeapUse => {
+                "nothing was recorded: the program made no heap operation, or dropped the agent (setuid, cleared environment)"
+            }
+        }
+    }
+}
+
+impl Stats {
+    /// Puts together what a finished replay and the trace say.
+    pub fn collect(session: &Session, replay: &Replay) -> Stats {
+        let facts = session.facts();
+        let totals = replay.totals();
+        let mut stats = Stats {
+            duration_ns: totals.last_ns,
+            stalled_ns: totals.stalled_ns,
+            threads: replay.threads().len() as u64,
+            dropped: totals.dropped.saturating_add(facts.lost_events),
+            totals,
+            ..Stats::default()
+        };
+        for site in replay.sites() {
+            match session.truncation(site.node) {
+                None => stats.stacks_complete += site.allocations,
+                Some(reason) => {
+                    stats.stacks_truncated += site.allocations;
+                    match stats.truncations.iter_mut().find(|(known, _)| *known == reason) {
+                        Some((_, count)) => *count += site.allocations,
+                        None => stats.truncations.push((reason, site.allocations)),
+                    }
+                }
+            }
+        }
+        stats.truncations.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        stats.incomplete.extend(facts.warnings.iter().cloned());
+        if let Some(end) = &facts.end {
+            stats.duration_ns = end.duration_ns.max(stats.totals.last_ns);
+            stats.stalled_ns = stats.stalled_ns.max(end.stalled_ns);
+            stats.dropped = stats.dropped.max(end.dropped.saturating_add(facts.lost_events));
+            stats.ended = end.how;
+            stats.code = end.code;
+            if let Some(cut) = &end.cut {
+                stats.incomplete.push(format!("the recording stopped before the program did: {cut}"));
+            }
+        }
+        match stats.ended {
+            EndedHow::Lost => {
+                stats.incomplete.push("the trace has no end: the recorder was interrupted".to_string())
+            }
+            EndedHow::Running => stats.incomplete.push("the program still runs".to_string()),
+            EndedHow::Exit | EndedHow::Signal | EndedHow::Exec | EndedHow::Detached => {}
+        }
+        if stats.dropped > 0 {
+            stats.incomplete.push(format!("{} events are missing, so totals are too low", stats.dropped));
+        }
+        stats.complete = stats.incomplete.is_empty();
+        stats
+    }
+
+    /// If nothing was recorded: why that may be. No report is to be shown then.
+    pub fn nothing(&self, session: &Session) -> Option<Nothing> {
+        if self.totals.events > 0 || self.totals.failed_reallocations > 0 {
+            return None;
+        }
+        let facts = session.facts();
+        let own = MODULE_MAIN | MODULE_AGENT | MODULE_VDSO;
+        Some(if self.dropped > 0 {
+            Nothing::AllDropped
+        } else if !facts.warnings.is_empty() {
+            Nothing::Damaged
+        } else if self.ended == EndedHow::Exec {
+            Nothing::BecameAnother
+        } else if facts.modules.iter().all(|module| module.flags & own != 0) {
+            Nothing::Static
+        } else {
+            Nothing::NoHeapUse
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::made::Made;
+    use highwater_trace::model::{End, ModuleDef, Special};
+
+    fn collect(made: Made) -> (Stats, Option<Nothing>) {
+        let mut session = made.session();
+        let replay = session.replay().unwrap();
+        let stats = Stats::collect(&session, &replay);
+        let nothing = stats.nothing(&session);
+        (stats, nothing)
+    }
+
+    #[test]
+    fn stacks_are_counted_by_completeness() {
+        let made = Made::default()
+            .node(1, 0, "main", "a.c", 1)
+            .truncated(2, Truncation::TooDeep)
+            .node(3, 2, "deep", "a.c", 2)
+            .alloc(0, 64, 1, 1)
+            .alloc(0, 128, 1, 3)
+            .alloc(0, 256, 1, 3)
+            .alloc(0, 512, 1, 0);
+        let (stats, nothing) = collect(made);
+        assert_eq!((stats.stacks_complete, stats.stacks_truncated), (1, 3));
+        assert_eq!(stats.truncations, [(Truncation::TooDeep, 2), (Truncation::NotTaken, 1)]);
+        assert_eq!(nothing, None);
+        // No end record: not complete.
+        assert!(!stats.complete);
+    }
+
+    #[test]
+    fn nothing_has_a_reason() {
+        let mut made = Made::default();
+        made.facts.end = Some(End { how: EndedHow::Exit, ..End::default() });
+        made.facts.modules = vec![ModuleDef { flags: MODULE_MAIN, ..ModuleDef::default() }];
+        let (stats, nothing) = collect(made);
+        assert!(stats.complete);
+        assert_eq!(nothing, Some(Nothing::Static));
+        let (_, nothing) = collect(Made::default().special(0, Special::Dropped { count: 5 }));
+        assert_eq!(nothing, Some(Nothing::AllDropped));
+    }
+}
