@@ -52,7 +52,8 @@ fn generate(events: u64, threads: u32, free_stacks: bool) -> Vec<Vec<Run>> {
             let mut count = 0u32;
             while payload.len() < 20_000 {
                 payload.reserve(MAX_RECORD);
-                stamp += 40 + rng.next() % 64 + if rng.next() % 16 == 0 { rng.next() % 4096 } else { 0 };
+                stamp +=
+                    40 + rng.next() % 64 + if rng.next().is_multiple_of(16) { rng.next() % 4096 } else { 0 };
                 // SAFETY: MAX_RECORD bytes are reserved behind the length.
                 unsafe {
                     let at = payload.as_mut_ptr().add(payload.len());

@@ -96,7 +96,7 @@ pub(crate) struct ClockCursor<'a> {
 
 impl ClockCursor<'_> {
     #[inline(always)]
-    pub(crate) fn to_ns(&mut self, stamp: u64) -> u64 {
+    pub(crate) fn ns_of(&mut self, stamp: u64) -> u64 {
         if stamp < self.from || stamp > self.to {
             self.seek(stamp);
         }
@@ -140,7 +140,7 @@ mod tests {
         }
         let mut cursor = clock.cursor();
         for stamp in (0..9_000).chain((0..9_000).rev()) {
-            assert_eq!(cursor.to_ns(stamp), clock.to_ns(stamp));
+            assert_eq!(cursor.ns_of(stamp), clock.to_ns(stamp));
         }
     }
 

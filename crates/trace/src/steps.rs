@@ -173,7 +173,7 @@ impl<'a> Steps<'a> {
 
     #[inline(always)]
     fn step(&mut self, head: Head, thread: ThreadNo, stamp: u64) -> Result<Option<Step>, TraceError> {
-        let ns = self.clock.to_ns(stamp);
+        let ns = self.clock.ns_of(stamp);
         let record = match head {
             Head::Record(record) => record,
             Head::Lost(count) => {
@@ -288,6 +288,23 @@ impl<'a> Steps<'a> {
         self.spare.append(&mut self.cursors);
         self.heap.clear();
         let mut places: FxHashMap<ThreadNo, usize> = FxHashMap::default();
+        let named: u64 = loaded.blocks.iter().map(|(_, block)| u64::from(block.events)).sum();
+        // A cut group gives fewer than its table names; no group gives more
+        // than its share of the numbers.
+        if named > group.events && group.end < trace.size {
+            self.lost += group.events;
+            self.warn(group.offset, BlockKind::Group, group.events, "it has more events than numbers");
+            return Ok(true);
+        }
+        if named < group.events {
+            self.lost += group.events - named;
+            self.warn(
+                group.offset,
+                BlockKind::Group,
+                group.events - named,
+                "it has fewer events than numbers",
+            );
+        }
         for (offset, block) in loaded.blocks {
             if offset.saturating_add(block.total) > trace.size {
                 let first = Key { epoch: block.first_epoch, stamp: block.first, thread: block.thread };
@@ -320,8 +337,27 @@ impl<'a> Steps<'a> {
             self.current = None;
             return;
         }
-        self.heap.push(Reverse((self.key, current)));
-        self.switch_from_empty();
+        // One sift instead of a push and a pop.
+        let Some(mut top) = self.heap.peek_mut() else {
+            // Alone, and yet not below the limit: the limit is the barrier or the end.
+            self.current = None;
+            return;
+        };
+        let Reverse((key, place)) = std::mem::replace(&mut *top, Reverse((self.key, current)));
+        drop(top);
+        if key >= self.barrier {
+            self.heap.clear();
+            self.current = None;
+            return;
+        }
+        (self.key, self.current) = (key, Some(place));
+        self.set_limit();
+    }
+
+    #[inline(always)]
+    fn set_limit(&mut self) {
+        let next = self.heap.peek().map_or(Key::END, |Reverse((key, _))| *key);
+        self.limit = next.min(self.barrier);
     }
 
     fn switch_from_empty(&mut self) {
@@ -332,8 +368,7 @@ impl<'a> Steps<'a> {
                 return;
             }
             (self.key, self.current) = (key, Some(place));
-            let next = self.heap.peek().map_or(Key::END, |Reverse((key, _))| *key);
-            self.limit = next.min(self.barrier);
+            self.set_limit();
         }
     }
 
