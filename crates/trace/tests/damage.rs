@@ -16,7 +16,7 @@ fn small(dir: &std::path::Path) -> (std::path::PathBuf, Vec<u8>, Vec<Step>) {
         highwater_trace::Writer::create(&path, &meta(), options(Compression::Zstd(1))).expect("create");
     writer.clock(ClockPoint { stamp: 1_000, ns: 0 }).expect("clock");
     writer.nodes(&[NodeDef { id: 1, parent: 0, pc: 5, module: 0 }]).expect("nodes");
-    let mut encoders = vec![highwater_event::codec::Encoder::default(); 8];
+    let mut encoders = [highwater_event::codec::Encoder::default(); 8];
     for (epoch, runs) in story.iter().enumerate() {
         for run in runs {
             let (start, payload, events) = encode(&mut encoders[run.thread as usize], &run.records);
