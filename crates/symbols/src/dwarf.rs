@@ -35,6 +35,9 @@ pub(crate) struct DebugInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawFrame {
     pub(crate) function: Option<String>,
+    /// The language mangles its names, but this one is plain: a lambda, or a
+    /// compiler that is sparing. The symbol table may know it in full.
+    pub(crate) is_short: bool,
     pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
@@ -101,7 +104,10 @@ impl DebugInfo {
         };
         while let Some(frame) = frames.next()? {
             let name = frame.function.as_ref().and_then(|f| f.raw_name().ok()).map(Cow::into_owned);
-            out.push(raw_frame(name, frame.location));
+            let mangles = frame.function.as_ref().and_then(|f| f.language).is_some_and(|l| !is_c(l));
+            let mut raw = raw_frame(name, frame.location);
+            raw.is_short = mangles && raw.function.as_deref().is_some_and(|name| !is_mangled(name));
+            out.push(raw);
         }
         Ok(())
     }
@@ -134,11 +140,22 @@ fn raw_frame(function: Option<String>, location: Option<Location<'_>>) -> RawFra
     let location = location.as_ref();
     RawFrame {
         function: function.filter(|name| !name.is_empty()),
+        is_short: false,
         file: location.and_then(|l| l.file).map(str::to_owned),
         // Line 0 means: compiler-made code, no line.
         line: location.and_then(|l| l.line).filter(|&line| line != 0),
         column: location.and_then(|l| l.column).filter(|&column| column != 0),
     }
+}
+
+fn is_c(language: gimli::DwLang) -> bool {
+    use gimli::constants::{DW_LANG_C, DW_LANG_C11, DW_LANG_C17, DW_LANG_C89, DW_LANG_C99};
+    [DW_LANG_C89, DW_LANG_C, DW_LANG_C99, DW_LANG_C11, DW_LANG_C17].contains(&language)
+}
+
+/// Whether a name is a C++ or Rust symbol's.
+pub(crate) fn is_mangled(name: &str) -> bool {
+    name.starts_with("_Z") || name.starts_with("_R")
 }
 
 /// The DWARF sections of a file; what is missing or damaged is empty.

@@ -1,11 +1,11 @@
 //! An ELF file: its identity, its sections, its links to debug files.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use object::{BinaryFormat, CompressionFormat, Object, ObjectSection};
 
 use crate::bytes::{Bytes, OpenError};
+use crate::xz;
 
 /// No section is unpacked to more than this. The largest real ones (browsers)
 /// are about half of it.
@@ -16,9 +16,7 @@ const RATIO_LIMIT: u64 = 64;
 /// Below this size any factor is fine: small tables of zeroes are real.
 const SMALL_SECTION: u64 = 1 << 20;
 /// The same for `.gnu_debugdata`, a whole file of symbols.
-const MINI_LIMIT: u64 = 512 << 20;
-/// Dictionary of its xz stream, in KiB; `xz -9` takes 64 MiB.
-const XZ_MEMORY_KIB: u32 = 192 << 10;
+const MINI_LIMIT: usize = 512 << 20;
 
 /// An ELF file in memory.
 #[derive(Clone, Debug)]
@@ -81,11 +79,7 @@ impl Elf {
     /// functions of an otherwise stripped file.
     pub(crate) fn mini_debug_info(&self) -> Option<Elf> {
         let packed = self.section(".gnu_debugdata")?;
-        let mut all = Vec::new();
-        lzma_rust2::XzReader::new_mem_limit(&*packed, false, XZ_MEMORY_KIB)
-            .take(MINI_LIMIT)
-            .read_to_end(&mut all)
-            .ok()?;
+        let all = xz::unpack(&packed, MINI_LIMIT)?;
         Elf::parse(&self.path, Bytes::from(all)).ok()
     }
 

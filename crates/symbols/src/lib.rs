@@ -56,6 +56,7 @@ mod source;
 mod split_dwarf;
 mod symbol_table;
 mod symbolizer;
+mod xz;
 
 pub use demangle::demangle;
 pub use frame::{Frame, Origin};

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::debuginfod::Debuginfod;
 use crate::demangle::demangle;
-use crate::dwarf::RawFrame;
+use crate::dwarf::{RawFrame, is_mangled};
 use crate::frame::{Frame, Origin};
 use crate::module::{Identity, Module};
 use crate::note::Note;
@@ -181,13 +181,28 @@ impl Symbolizer {
         let module = slot.get_or_insert_with(|| Module::open(identity, &self.options, &mut self.server));
         let address = lookup_address(in_file, call);
         let raw = module.debug_frames(address);
-        // The table's name serves where the DWARF knows no function.
-        let named = raw.last().is_some_and(|frame| frame.function.is_some());
-        let symbol = if named { None } else { module.symbol(address) };
-        if let Some(found) = symbol {
-            physical.offset = Some(in_file.wrapping_sub(found.start));
-            physical.origin = if found.exact { Origin::Symbol } else { Origin::Nearest };
-            let name = String::from_utf8_lossy(found.name).into_owned();
+        // The table's name serves where the DWARF knows no function, or knows it
+        // only as `operator()`.
+        let last = raw.last();
+        let is_short = last.is_some_and(|frame| frame.is_short);
+        let symbol = match last.is_some_and(|frame| frame.function.is_some()) && !is_short {
+            true => None,
+            false => module.symbol(address),
+        };
+        let symbol =
+            symbol.map(|found| (String::from_utf8_lossy(found.name).into_owned(), found.start, found.exact));
+        let full_name = match &symbol {
+            // Without GCC's suffix (`.constprop.0`): DWARF has none, either.
+            Some((name, _, true)) if is_short && is_mangled(name) => {
+                name.split('.').next().map(str::to_owned)
+            }
+            _ => None,
+        };
+        if let Some((name, start, exact)) = symbol
+            && !is_short
+        {
+            physical.offset = Some(in_file.wrapping_sub(start));
+            physical.origin = if exact { Origin::Symbol } else { Origin::Nearest };
             self.name(&mut physical, &name);
         }
         let Some((outermost, inlined)) = raw.split_last() else { return vec![physical] };
@@ -199,6 +214,9 @@ impl Symbolizer {
             frames.push(out);
         }
         self.fill(&mut physical, outermost);
+        if let Some(name) = full_name {
+            self.name(&mut physical, &name);
+        }
         frames.push(physical);
         frames
     }

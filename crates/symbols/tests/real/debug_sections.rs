@@ -5,7 +5,7 @@ use std::process::Command;
 
 use highwater_symbols::{NoteKind, Options, Origin};
 
-use crate::support::{Program, only, run, summary};
+use crate::support::{Program, installed, only, run, summary};
 
 #[test]
 fn dwarf_4_and_5() {
@@ -83,18 +83,22 @@ fn a_dwo_of_another_build_is_not_used() {
 
 #[test]
 fn split_dwarf_in_a_package() {
-    for version in ["-gdwarf-4", "-gdwarf-5"] {
-        let program = Program::c(&[version, "-gsplit-dwarf"]);
-        run(Command::new("dwp").current_dir(&program.dir).args(["-e", "program"]));
-        assert!(program.path("program.dwp").exists());
-        for entry in fs::read_dir(&program.dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_some_and(|e| e == "dwo") {
-                fs::remove_file(path).unwrap();
-            }
-        }
-        program.check_c(Options::default());
+    // DWARF 4 only: the dwp of binutils 2.40 crashes on 5, llvm-dwp 14 never ends.
+    // Rust's packages (in the tests of names) are of version 5.
+    if !installed("dwp") {
+        eprintln!("dwp is not installed: not tested");
+        return;
     }
+    let program = Program::c(&["-gdwarf-4", "-gsplit-dwarf"]);
+    run(Command::new("dwp").current_dir(&program.dir).args(["-e", "program", "-o", "program.dwp"]));
+    assert!(program.path("program.dwp").exists());
+    for entry in fs::read_dir(&program.dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "dwo") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    program.check_c(Options::default());
 }
 
 #[test]

@@ -76,7 +76,8 @@ impl Program {
         let mut command = Command::new(compiler);
         command.current_dir(&dir).args(args).arg(at(source)).args(["-o", "program"]);
         match compiler {
-            "rustc" => command.args(["-C", "link-arg=where.o"]),
+            // The variable lets a stable compiler still make legacy names.
+            "rustc" => command.args(["-C", "link-arg=where.o"]).env("RUSTC_BOOTSTRAP", "1"),
             _ => command.args(["where.o", "-Wl,--build-id=sha1"]),
         };
         run(&mut command);
