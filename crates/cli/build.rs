@@ -50,7 +50,16 @@ fn main() {
 fn rustc() -> Command {
     let mut command = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     command.args(["--edition", "2024", "--cap-lints", "allow"]);
-    command.args(["-C", "opt-level=3", "-C", "panic=abort", "-C", "codegen-units=1", "-C", "strip=debuginfo"]);
+    command.args([
+        "-C",
+        "opt-level=3",
+        "-C",
+        "panic=abort",
+        "-C",
+        "codegen-units=1",
+        "-C",
+        "strip=debuginfo",
+    ]);
     command.args(["-C", "relocation-model=pic", "-C", "overflow-checks=off", "-C", "debug-assertions=off"]);
     if let Ok(target) = env::var("TARGET") {
         command.args(["--target", &target]);

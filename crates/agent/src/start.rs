@@ -226,6 +226,7 @@ pub fn map(file: isize, token: u64) -> bool {
     }
     let pid = sys::getpid();
     OWNER.store(pid, Relaxed);
+    introduce(shared);
     header.agent.pid.store(pid, Relaxed);
     header.agent.start_ns.store(sys::monotonic_ns(), Relaxed);
     header.agent.start_stamp.store(arch::stamp(), Relaxed);
@@ -238,6 +239,31 @@ pub fn map(file: isize, token: u64) -> bool {
     SHARED.store(memory.cast(), Release);
     sys::futex_wake(&header.agent.state);
     true
+}
+
+/// Who we are, for a recorder that may look only after the next exec.
+fn introduce(shared: &Shared) {
+    let header = shared.header();
+    let room = (header.strings_cap / 4) as usize;
+    // SAFETY: the first quarter of the strings, which nobody has used yet.
+    let text = unsafe { core::slice::from_raw_parts_mut(shared.at(header.strings_off), room) };
+    let (exe, rest) = text.split_at_mut(room / 2);
+    let exe_len = sys::readlink(b"/proc/self/exe\0", exe).max(0) as usize;
+    let mut args_len = 0;
+    let file = sys::open_ro(b"/proc/self/cmdline\0");
+    if file >= 0 {
+        while let Some(free) = rest.get_mut(args_len..).filter(|free| !free.is_empty()) {
+            match sys::read(file, free) {
+                n if n > 0 => args_len += n as usize,
+                _ => break,
+            }
+        }
+        sys::close(file);
+    }
+    text.copy_within(room / 2..room / 2 + args_len, exe_len);
+    header.agent.exe_len.store(exe_len as u32, Relaxed);
+    header.agent.args_len.store(args_len as u32, Relaxed);
+    header.agent.strings_used.store((exe_len + args_len) as u32, Relaxed);
 }
 
 /// Copies the value of variable `name` out of an environment.

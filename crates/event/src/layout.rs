@@ -212,6 +212,10 @@ pub struct AgentWords {
     pub slots_used: AtomicU32,
     /// Process id that is about to exec.
     pub exec_pid: AtomicU32,
+    /// Bytes of the program's path: they lead the strings.
+    pub exe_len: AtomicU32,
+    /// Bytes of its arguments, each with its zero: they follow the path.
+    pub args_len: AtomicU32,
     /// Stamp when the agent came.
     pub start_stamp: AtomicU64,
     /// CLOCK_MONOTONIC then, ns.

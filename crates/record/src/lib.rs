@@ -1,1 +1,31 @@
-//! highwater: record.
+//! The recorder: launches a target, drains its rings, writes its trace.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`agent_file`] | putting the agent's shared object where the loader finds it |
+//! | [`program`] | what kind of program is about to run, and what that means |
+//! | [`launch`] | fork and exec, leaving no trace of us in the child |
+//! | [`memory`] | the memory shared with the target |
+//! | [`drain`] | rings to trace: one epoch at a time |
+//! | [`image`] | one program image from attach to its end |
+//! | [`run`] | a whole run: the chain of images, signals, exit status |
+//! | [`by_hand`] | the recorder that an agent started itself |
+//! | [`process`] | `/proc`: resident memory, children, exec |
+//! | [`names`] | output file names |
+//! | [`signals`] | passing signals on, waking up when the target ends |
+
+pub mod agent_file;
+pub mod by_hand;
+pub mod drain;
+pub mod error;
+pub mod image;
+pub mod launch;
+pub mod memory;
+pub mod names;
+pub mod process;
+pub mod program;
+pub mod run;
+pub mod signals;
+
+pub use error::RecordError;
+pub use run::{Options, Outcome, Status};

@@ -33,10 +33,31 @@ fn followed() -> bool {
     start::shared().is_some_and(|shared| {
         let header = shared.header();
         header.follow_exec != 0
-            && header.next_fd.load(Acquire) >= 0
-            && shared.recorder_lives()
             && sys::getpid() == start::owner()
+            && shared.recorder_lives()
+            && successor_is_ready(shared)
     })
+}
+
+/// A chain of execs may outrun the recorder: it gets a second to make the
+/// memory for the next image.
+fn successor_is_ready(shared: &start::Shared) -> bool {
+    let header = shared.header();
+    for _ in 0..200 {
+        if header.next_fd.load(Acquire) >= 0 {
+            return true;
+        }
+        ring(shared);
+        sys::futex_wait(&header.recorder.tick, header.recorder.tick.load(Acquire), 5_000_000);
+    }
+    false
+}
+
+/// Wakes the recorder.
+fn ring(shared: &start::Shared) {
+    let bell = &shared.header().recorder.doorbell;
+    bell.fetch_add(1, SeqCst);
+    sys::futex_wake(bell);
 }
 
 /// Copies `from` with our two variables added.
@@ -124,6 +145,9 @@ fn announce(state: u32) {
         let agent = &shared.header().agent;
         agent.exec_pid.store(sys::getpid(), Relaxed);
         agent.state.store(state, Release);
+        if state == AGENT_EXEC {
+            ring(shared);
+        }
     }
 }
 

@@ -1,0 +1,332 @@
+//! Rings to trace, one epoch at a time.
+//!
+//! An epoch is everything that was published before an instant. The instant is
+//! a stamp taken *before* the rings are looked at; what carries a later stamp
+//! stays in its ring for the next epoch. So an event that depends on another
+//! (the free of a block that some thread made) never lands in an earlier epoch
+//! than the one it depends on, however the threads were scheduled.
+
+use std::sync::atomic::Ordering::*;
+
+use highwater_event::codec::{Decoder, Record, SpecialKind, State};
+use highwater_event::layout::*;
+use highwater_trace::TraceError;
+use highwater_trace::Writer;
+use highwater_trace::model::{EventBlock, ModuleDef, NodeDef, ThreadDef};
+
+use crate::memory::Memory;
+use crate::process;
+
+/// Stamps may be taken a little early by a processor that executes ahead; an
+/// event this close to the instant waits for the next epoch. (About 1 µs.)
+const SLACK: u64 = 4096;
+/// The first node that is not a truncation marker.
+const FIRST_NODE: u32 = 16;
+
+/// What is known of a slot's present owner.
+#[derive(Clone, Debug, Default)]
+struct Owner {
+    generation: u32,
+    thread: u32,
+    tid: u32,
+    state: State,
+    tail: u64,
+    name: String,
+    start: u64,
+    /// The bytes in the ring made no sense; nothing more is read from it.
+    damaged: bool,
+}
+
+/// Where in the shared memory the recorder stands.
+#[derive(Default)]
+pub struct Drain {
+    owners: Vec<Owner>,
+    nodes: u32,
+    /// Ids that were given out but not complete when they were looked at.
+    unready: Vec<u32>,
+    modules: Vec<bool>,
+    bytes: Vec<u8>,
+    defs: Vec<NodeDef>,
+    /// Events taken from the rings, written or not.
+    pub events: u64,
+    /// Events that could not be written.
+    pub lost: u64,
+    /// Rings whose bytes made no sense.
+    pub damaged: u64,
+}
+
+impl Drain {
+    /// Takes one epoch out of the rings. Returns the bytes taken.
+    ///
+    /// Without a writer (the disk is full) everything is taken and counted.
+    ///
+    /// # Errors
+    /// As the writer; the rings are emptied all the same.
+    pub fn epoch(
+        &mut self,
+        memory: &Memory,
+        mut writer: Option<&mut Writer>,
+        bound: Option<u64>,
+        exe: &str,
+    ) -> Result<u64, TraceError> {
+        let bound = bound.map_or(u64::MAX, |stamp| stamp.saturating_sub(SLACK));
+        let mut taken = 0;
+        let mut result = Ok(());
+        let slots = memory.slots();
+        if self.owners.len() < slots as usize {
+            self.owners.resize(slots as usize, Owner::default());
+        }
+        for index in 0..slots {
+            match self.slot(memory, index, writer.as_deref_mut(), bound) {
+                Ok(bytes) => taken += bytes,
+                Err(error) => result = Err(error),
+            }
+        }
+        if let Some(writer) = writer {
+            result = result.and(self.modules(memory, writer, exe));
+            result = result.and(self.nodes(memory, writer));
+            if taken > 0 {
+                result = result.and(writer.end_epoch());
+            }
+        }
+        result.map(|()| taken)
+    }
+
+    fn slot(
+        &mut self,
+        memory: &Memory,
+        index: u32,
+        mut writer: Option<&mut Writer>,
+        bound: u64,
+    ) -> Result<u64, TraceError> {
+        let slot = memory.slot(index);
+        let Some(owner) = self.owners.get_mut(index as usize) else { return Ok(0) };
+        let generation = slot.generation.load(Acquire);
+        if generation == owner.generation && slot.head.load(Relaxed) == owner.tail {
+            return Ok(0);
+        }
+        if generation != owner.generation {
+            *owner = new_owner(slot, generation, owner.tail);
+            if let Some(writer) = writer.as_deref_mut() {
+                writer.thread(&thread_def(owner))?;
+            }
+        }
+        let head = slot.head.load(Acquire);
+        let length = head.wrapping_sub(owner.tail);
+        if length == 0 {
+            return Ok(0);
+        }
+        if length > memory.ring_size(index) || owner.damaged {
+            owner.damaged = true;
+            owner.tail = head;
+            slot.tail.store(head, Release);
+            memory.wake(slot);
+            self.damaged += 1;
+            return Ok(0);
+        }
+        let mut result = Ok(());
+        let start = owner.tail;
+        let mut stop = false;
+        while owner.tail != head && !stop {
+            // One run up to the ring's end or the head.
+            self.bytes.clear();
+            memory.ring_bytes(index, owner.tail, head - owner.tail, &mut self.bytes);
+            let run = self.bytes.len() as u64;
+            let before = owner.state;
+            let mut decoder = Decoder::new(&self.bytes, owner.state);
+            let mut events = 0u32;
+            let (mut good, mut padded) = (0, false);
+            loop {
+                match decoder.next() {
+                    Ok(None) => break,
+                    Ok(Some(Record::Special { kind: SpecialKind::Pad, .. })) => {
+                        padded = true;
+                        break;
+                    }
+                    Ok(Some(record)) => {
+                        if record.stamp() > bound {
+                            stop = true;
+                            break;
+                        }
+                        events += u32::from(record.is_event());
+                        good = decoder.offset();
+                        owner.state = decoder.state;
+                    }
+                    Err(_) => {
+                        // The target has written over our memory.
+                        owner.damaged = true;
+                        stop = true;
+                        break;
+                    }
+                }
+            }
+            self.events += u64::from(events);
+            let payload = self.bytes.get(..good).unwrap_or_default();
+            match writer.as_deref_mut() {
+                Some(writer) if result.is_ok() => {
+                    result =
+                        writer.events(&EventBlock { thread: owner.thread, events, start: before, payload });
+                    if result.is_err() {
+                        self.lost += u64::from(events);
+                    }
+                }
+                _ => self.lost += u64::from(events),
+            }
+            owner.tail += if padded { run } else { good as u64 };
+            if owner.damaged {
+                self.damaged += 1;
+                owner.tail = head;
+            }
+        }
+        let taken = owner.tail - start;
+        if taken > 0 {
+            slot.tail.store(owner.tail, SeqCst);
+            memory.wake(slot);
+        }
+        result.map(|()| taken)
+    }
+
+    /// Nodes that are new since the last epoch. Called after the rings were
+    /// read: what they refer to was complete before it was published.
+    fn nodes(&mut self, memory: &Memory, writer: &mut Writer) -> Result<(), TraceError> {
+        let count = memory.node_count();
+        self.defs.clear();
+        let fresh = self.nodes.max(1)..count;
+        let waiting = std::mem::take(&mut self.unready);
+        for id in waiting.into_iter().chain(fresh) {
+            match memory.node(id) {
+                Some(node) => {
+                    self.defs.push(NodeDef { id, parent: node.parent, pc: node.pc(), module: node.module() });
+                }
+                None if id >= FIRST_NODE => self.unready.push(id),
+                None => {}
+            }
+        }
+        self.nodes = count;
+        if self.defs.is_empty() { Ok(()) } else { writer.nodes(&self.defs) }
+    }
+
+    /// Modules that are new or gone since the last epoch.
+    fn modules(&mut self, memory: &Memory, writer: &mut Writer, exe: &str) -> Result<(), TraceError> {
+        for index in 0u16..u16::MAX {
+            let Some((module, path)) = memory.module(u32::from(index)) else { break };
+            let unloaded = module.unloaded.load(Acquire);
+            let known = self.modules.get(usize::from(index)).copied();
+            if known == Some(unloaded != 0) {
+                continue;
+            }
+            if known.is_none() {
+                self.modules.push(unloaded != 0);
+            } else if let Some(place) = self.modules.get_mut(usize::from(index)) {
+                *place = unloaded != 0;
+            }
+            let length = (module.build_id_len as usize).min(module.build_id.len());
+            writer.module(&ModuleDef {
+                index,
+                path: if module.flags & MODULE_MAIN != 0 { exe.to_owned() } else { path },
+                bias: module.bias,
+                start: module.start,
+                end: module.end,
+                build_id: module.build_id.get(..length).unwrap_or_default().to_vec(),
+                loaded: module.loaded,
+                unloaded,
+                flags: module.flags,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Gives the rings of ended threads back, and notices new names. `pid` is
+    /// the target as this process sees it.
+    ///
+    /// # Errors
+    /// As the writer.
+    pub fn threads(
+        &mut self,
+        memory: &Memory,
+        pid: u32,
+        writer: Option<&mut Writer>,
+    ) -> Result<(), TraceError> {
+        let mut renamed = Vec::new();
+        for (index, owner) in self.owners.iter_mut().enumerate() {
+            let slot = memory.slot(index as u32);
+            if owner.generation == 0
+                || slot.state.load(Acquire) != SLOT_OWNED
+                || slot.generation.load(Acquire) != owner.generation
+            {
+                continue;
+            }
+            if process::thread_is_gone(pid, owner.tid) {
+                // It is gone, so the head no longer moves.
+                if slot.head.load(Acquire) == owner.tail {
+                    slot.state.store(SLOT_FREE, Release);
+                }
+            } else if let Some(name) = process::thread_name(pid, owner.tid)
+                && name != owner.name
+            {
+                owner.name = name;
+                renamed.push(thread_def(owner));
+            }
+        }
+        if let Some(writer) = writer {
+            for thread in &renamed {
+                writer.thread(thread)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Only gives rings back: cheap enough for every epoch.
+    pub fn reclaim(&mut self, memory: &Memory, pid: u32) {
+        for (index, owner) in self.owners.iter().enumerate() {
+            let slot = memory.slot(index as u32);
+            if owner.generation != 0
+                && slot.state.load(Acquire) == SLOT_OWNED
+                && slot.generation.load(Acquire) == owner.generation
+                && slot.head.load(Acquire) == owner.tail
+                && process::thread_is_gone(pid, owner.tid)
+                && slot.head.load(Acquire) == owner.tail
+            {
+                slot.state.store(SLOT_FREE, Release);
+            }
+        }
+    }
+
+    /// How many threads own a ring.
+    pub fn owned(&self, memory: &Memory) -> usize {
+        (0..memory.slots()).filter(|&i| memory.slot(i).state.load(Relaxed) == SLOT_OWNED).count()
+    }
+
+    /// Events dropped and nanoseconds waited, over all slots.
+    pub fn losses(&self, memory: &Memory) -> (u64, u64) {
+        (0..memory.slots()).fold((0, 0), |(dropped, stalled), i| {
+            let slot = memory.slot(i);
+            (dropped + slot.dropped.load(Relaxed), stalled + slot.stalled_ns.load(Relaxed))
+        })
+    }
+}
+
+fn new_owner(slot: &Slot, generation: u32, tail: u64) -> Owner {
+    let mut name = Vec::new();
+    for word in &slot.name {
+        name.extend_from_slice(&word.load(Relaxed).to_le_bytes());
+    }
+    let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+    name.truncate(end);
+    let start = slot.start_stamp.load(Relaxed);
+    Owner {
+        generation,
+        thread: slot.thread.load(Relaxed),
+        tid: slot.tid.load(Relaxed),
+        // Zeros and the stamp: what the owner's encoder started with.
+        state: State { stamp: start, ..State::default() },
+        tail,
+        name: String::from_utf8_lossy(&name).into_owned(),
+        start,
+        damaged: false,
+    }
+}
+
+fn thread_def(owner: &Owner) -> ThreadDef {
+    ThreadDef { thread: owner.thread, tid: owner.tid, name: owner.name.clone(), start: owner.start }
+}

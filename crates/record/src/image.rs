@@ -1,0 +1,281 @@
+//! One program image, from the moment its agent attaches to its end.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::*;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use highwater_event::layout::*;
+use highwater_trace::model::{ClockPoint, End, EndedHow, Meta, RssSample};
+use highwater_trace::{TraceError, Writer, WriterOptions};
+
+use crate::drain::Drain;
+use crate::memory::Memory;
+use crate::names::{self, Fields};
+use crate::process;
+use crate::run::Options;
+
+/// A program image that is being recorded.
+pub struct Image {
+    /// Shared with it.
+    pub memory: Memory,
+    /// Its trace.
+    pub path: PathBuf,
+    /// The target, as we see it.
+    pub pid: u32,
+    /// The file that it runs.
+    pub exe: PathBuf,
+    writer: Option<Writer>,
+    drain: Drain,
+    /// CLOCK_MONOTONIC when the agent came, ns: time 0 of the trace.
+    start_ns: u64,
+    cpu_at_start: u64,
+    last_clock: u64,
+    page_size: u64,
+    /// Why the trace ends before the target, if it does.
+    cut: Option<String>,
+    /// Process ids mean the same to the target and to us.
+    same_pids: bool,
+}
+
+/// What an image left behind.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Its trace.
+    pub path: PathBuf,
+    /// The program.
+    pub exe: PathBuf,
+    /// Events seen.
+    pub events: u64,
+    /// Bytes of the trace.
+    pub bytes: u64,
+    /// Why the trace ends before the target, if it does.
+    pub cut: Option<String>,
+}
+
+impl Image {
+    /// Opens the trace of an image whose agent has attached.
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub fn open(memory: Memory, pid: u32, number: u32, options: &Options) -> Result<Image, TraceError> {
+        let agent = &memory.header().agent;
+        let start_ns = agent.start_ns.load(Relaxed);
+        let (exe, args) = memory.introduction();
+        let exe = PathBuf::from(OsString::from_vec(exe));
+        let path = trace_path(&exe, pid, number, options);
+        let (now_ns, _) = now();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        // SAFETY: a query without arguments of ours.
+        let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        let meta = Meta {
+            writer: env!("CARGO_PKG_VERSION").to_owned(),
+            exe: exe.clone(),
+            args: split_arguments(&args),
+            cwd: process::directory(pid),
+            pid,
+            image: number,
+            arch: std::env::consts::ARCH.to_owned(),
+            page_size,
+            stamp_kind: "tsc".to_owned(),
+            wall_ns: wall.saturating_sub(now_ns.saturating_sub(start_ns)),
+            host: names::host(),
+            options: options.remarks(),
+        };
+        let writer = Writer::create(
+            &path,
+            &meta,
+            WriterOptions {
+                overwrite: options.force,
+                compression: options.compression,
+                max_size: options.max_trace_size,
+            },
+        )?;
+        let same_pids = agent.pid.load(Relaxed) == pid;
+        let mut image = Image {
+            memory,
+            path,
+            pid,
+            exe,
+            writer: Some(writer),
+            drain: Drain::default(),
+            start_ns,
+            cpu_at_start: cpu_ns(),
+            last_clock: 0,
+            page_size,
+            cut: None,
+            same_pids,
+        };
+        let start_stamp = image.memory.header().agent.start_stamp.load(Relaxed);
+        image.write(|writer| writer.clock(ClockPoint { stamp: start_stamp, ns: 0 }));
+        image.sample();
+        Ok(image)
+    }
+
+    /// Runs `f` on the writer; after the first failure there is none any more.
+    fn write(&mut self, f: impl FnOnce(&mut Writer) -> Result<(), TraceError>) {
+        if let Some(writer) = self.writer.as_mut()
+            && self.cut.is_none()
+            && let Err(error) = f(writer)
+        {
+            self.stop_writing(&error);
+        }
+    }
+
+    fn stop_writing(&mut self, error: &TraceError) {
+        // The rings are emptied all the same: the target must not wait for a disk.
+        self.cut = Some(error.to_string());
+        self.memory.header().recorder.state.store(RECORDER_FULL, Release);
+    }
+
+    /// Takes one epoch out of the rings; the bytes taken. The last one takes
+    /// everything, however late its stamp.
+    pub fn epoch(&mut self, last: bool) -> u64 {
+        let (ns, stamp) = now();
+        let exe = self.exe.to_string_lossy().into_owned();
+        let writer = if self.cut.is_none() { self.writer.as_mut() } else { None };
+        let bound = if last { None } else { Some(stamp) };
+        let taken = match self.drain.epoch(&self.memory, writer, bound, &exe) {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.stop_writing(&error);
+                0
+            }
+        };
+        // Both clocks, often enough for a straight line between.
+        if last || ns.saturating_sub(self.last_clock) > 50_000_000 {
+            self.last_clock = ns;
+            let point = ClockPoint { stamp, ns: ns.saturating_sub(self.start_ns) };
+            self.write(|writer| writer.clock(point));
+        }
+        taken
+    }
+
+    /// Gives rings of ended threads back.
+    pub fn reclaim(&mut self) {
+        if self.same_pids {
+            self.drain.reclaim(&self.memory, self.pid);
+        }
+    }
+
+    /// Are most rings taken?
+    pub fn crowded(&self) -> bool {
+        self.memory.header().counters[Counter::NoSlot as usize].load(Relaxed) != 0 || self.memory.slots() > 64
+    }
+
+    /// The rarer chores: resident memory, names, ended threads, data to disk.
+    pub fn chores(&mut self) {
+        self.sample();
+        if self.same_pids {
+            let writer = if self.cut.is_none() { self.writer.as_mut() } else { None };
+            if let Err(error) = self.drain.threads(&self.memory, self.pid, writer) {
+                self.stop_writing(&error);
+            }
+        }
+    }
+
+    /// Puts what waits in memory into the file.
+    pub fn flush(&mut self) {
+        self.write(Writer::flush);
+    }
+
+    fn sample(&mut self) {
+        let Some(rss) = process::resident(self.pid, self.page_size) else { return };
+        let own = self.memory.touched();
+        let ns = now().0.saturating_sub(self.start_ns);
+        self.write(|writer| writer.rss(RssSample { ns, rss: rss.saturating_sub(own), own }));
+    }
+
+    /// The last epoch and the end record.
+    pub fn finish(mut self, how: EndedHow, code: i32, children: u64) -> Recorded {
+        self.epoch(true);
+        let header = self.memory.header();
+        let (dropped, stalled_ns) = self.drain.losses(&self.memory);
+        let counters = Counter::NAMES
+            .iter()
+            .zip(&header.counters)
+            .map(|(name, value)| ((*name).to_owned(), value.load(Relaxed)))
+            .chain([
+                ("agent_nodes".to_owned(), u64::from(self.memory.node_count())),
+                ("shared_bytes".to_owned(), self.memory.touched()),
+                ("damaged_rings".to_owned(), self.drain.damaged),
+            ])
+            .collect();
+        let lost_inside = header.counters[Counter::NoSlotEvents as usize].load(Relaxed)
+            + header.counters[Counter::NestedLost as usize].load(Relaxed);
+        let end = End {
+            how,
+            code,
+            duration_ns: now().0.saturating_sub(self.start_ns),
+            dropped: dropped + lost_inside + self.drain.lost,
+            stalled_ns,
+            recorder_cpu_ns: cpu_ns().saturating_sub(self.cpu_at_start),
+            cut: self.cut.clone(),
+            children,
+            counters,
+        };
+        let mut bytes = 0;
+        if let Some(writer) = self.writer.take() {
+            bytes = writer.bytes_written();
+            match writer.finish(&end) {
+                Ok(total) => bytes = total,
+                Err(error) => self.cut = self.cut.take().or(Some(error.to_string())),
+            }
+        }
+        Recorded {
+            path: self.path.clone(),
+            exe: self.exe.clone(),
+            events: self.drain.events,
+            bytes,
+            cut: self.cut.clone(),
+        }
+    }
+
+    /// Another trace takes this one's name.
+    pub fn rename(recorded: &mut Recorded, to: &Path) {
+        if std::fs::rename(&recorded.path, to).is_ok() {
+            recorded.path = to.to_path_buf();
+        }
+    }
+}
+
+/// Where the trace of an image goes.
+pub fn trace_path(exe: &Path, pid: u32, number: u32, options: &Options) -> PathBuf {
+    let fields = Fields {
+        pid,
+        name: exe.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default(),
+        image: number,
+    };
+    names::expand(options.output.as_deref().unwrap_or(names::DEFAULT), &fields)
+}
+
+fn split_arguments(bytes: &[u8]) -> Vec<String> {
+    let mut list: Vec<String> =
+        bytes.split(|&b| b == 0).map(|a| String::from_utf8_lossy(a).into_owned()).collect();
+    list.pop();
+    list
+}
+
+/// CLOCK_MONOTONIC in ns and the stamp at (nearly) the same instant.
+pub fn now() -> (u64, u64) {
+    // SAFETY: rdtsc is unprivileged on Linux; the clock writes a timespec.
+    unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        let before = core::arch::x86_64::_rdtsc();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time);
+        let after = core::arch::x86_64::_rdtsc();
+        let ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        (ns, before + (after - before) / 2)
+    }
+}
+
+/// CPU time of this process, ns.
+fn cpu_ns() -> u64 {
+    // SAFETY: the clock writes a timespec.
+    unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+}

@@ -1,0 +1,114 @@
+//! What `/proc` says about the target.
+
+use std::fs;
+use std::path::PathBuf;
+
+/// The fields of `/proc/PID/stat` that we use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Parent.
+    pub ppid: u32,
+    /// Process group.
+    pub pgrp: u32,
+    /// Session.
+    pub session: u32,
+    /// Start time in clock ticks since boot.
+    pub start: u64,
+    /// Bottom of the initial stack: another value after an exec (while address
+    /// space randomisation is on).
+    pub start_stack: u64,
+    /// `R`, `S`, `Z`, …
+    pub state: u8,
+}
+
+/// Reads `/proc/PID/stat`.
+pub fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; the fields follow the last one.
+    let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
+    let number = |i: usize| fields.get(i - 3).and_then(|f| f.parse::<u64>().ok());
+    Some(Stat {
+        state: *fields.first()?.as_bytes().first()?,
+        ppid: number(4)? as u32,
+        pgrp: number(5)? as u32,
+        session: number(6)? as u32,
+        start: number(22)?,
+        start_stack: number(28)?,
+    })
+}
+
+/// Resident bytes.
+pub fn resident(pid: u32, page_size: u64) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    Some(text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()? * page_size)
+}
+
+/// Its working directory.
+pub fn directory(pid: u32) -> PathBuf {
+    fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default()
+}
+
+/// A thread's name.
+pub fn thread_name(pid: u32, tid: u32) -> Option<String> {
+    let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    let name = name.strip_suffix(b"\n").unwrap_or(&name);
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Does the thread exist no more?
+pub fn thread_is_gone(pid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 sends nothing.
+    let result = unsafe { libc::syscall(libc::SYS_tgkill, pid as libc::c_int, tid as libc::c_int, 0) };
+    result != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+/// Processes that the target left behind: younger than it, and either of its
+/// process group or still mapping the memory with this inode.
+pub fn left_behind(target: u32, target_start: u64, group: u32, inode: u64) -> Vec<u32> {
+    let me = std::process::id();
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let mut found = Vec::new();
+    for pid in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()) {
+        if pid == me || pid == target {
+            continue;
+        }
+        let Some(stat) = stat(pid) else { continue };
+        if stat.start < target_start || stat.state == b'Z' {
+            continue;
+        }
+        if stat.pgrp == group && stat.ppid != me && descends(pid, me, &stat) || maps_inode(pid, inode) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// In the target's group the shell may have put others (a pipeline): those have
+/// the shell as parent, orphans of the target have init or a subreaper.
+fn descends(_pid: u32, me: u32, stat: &Stat) -> bool {
+    let shell = self::stat(me).map(|s| s.ppid);
+    Some(stat.ppid) != shell
+}
+
+fn maps_inode(pid: u32, inode: u64) -> bool {
+    let Ok(maps) = fs::read(format!("/proc/{pid}/maps")) else { return false };
+    let wanted = format!(" {inode} ");
+    maps.split(|&b| b == b'\n').any(|line| {
+        line.windows(16).any(|w| w == b"/memfd:highwater")
+            && line.windows(wanted.len()).any(|w| w == wanted.as_bytes())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_stat_is_read() {
+        let me = std::process::id();
+        let stat = stat(me).unwrap();
+        assert!(stat.ppid > 0 && stat.start > 0 && stat.start_stack > 0x1000);
+        assert!(resident(me, 4096).unwrap() > 100 << 10);
+        assert!(!thread_is_gone(me, me));
+    }
+}

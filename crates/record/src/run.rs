@@ -1,0 +1,459 @@
+//! A whole run: launch, the chain of images that one process becomes by exec,
+//! and how it ended.
+
+use std::ffi::OsString;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+use highwater_event::layout::*;
+use highwater_trace::Compression;
+use highwater_trace::model::EndedHow;
+
+use crate::image::{self, Image, Recorded};
+use crate::memory::{Memory, RobustList, Settings, futex_wait};
+use crate::names::{self, Fields};
+use crate::{RecordError, agent_file, launch, process, program, signals};
+
+/// How to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Template of the trace's name ([`names::expand`]); `None` for the default.
+    pub output: Option<String>,
+    /// Replace a trace of that name.
+    pub force: bool,
+    /// Record usable sizes too.
+    pub actual_size: bool,
+    /// On a full ring drop and count instead of waiting.
+    pub drop_when_full: bool,
+    /// Take no stacks for frees.
+    pub no_free_stacks: bool,
+    /// Record later images of an exec chain.
+    pub follow_exec: bool,
+    /// Greatest size of the trace, bytes.
+    pub max_trace_size: Option<u64>,
+    /// Compression of the trace.
+    pub compression: Compression,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            output: None,
+            force: false,
+            actual_size: false,
+            drop_when_full: false,
+            no_free_stacks: false,
+            follow_exec: true,
+            max_trace_size: None,
+            compression: Compression::Zstd(1),
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn settings(&self) -> Settings {
+        let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+        Settings {
+            options: bit(self.actual_size, OPT_USABLE)
+                | bit(self.drop_when_full, OPT_DROP)
+                | bit(!self.no_free_stacks, OPT_FREE_STACKS),
+            depth: 0,
+            follow_exec: self.follow_exec,
+        }
+    }
+
+    /// What the trace says about how it was made.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let mut list = Vec::new();
+        if self.actual_size {
+            list.push("actual_size".to_owned());
+        }
+        if self.drop_when_full {
+            list.push("on_full=drop".to_owned());
+        }
+        if self.no_free_stacks {
+            list.push("no_free_stacks".to_owned());
+        }
+        list
+    }
+}
+
+/// How the target ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// With this exit status.
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
+}
+
+/// What a run left behind.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How the target ended.
+    pub status: Status,
+    /// The images that were recorded, in order; the last is the one that counts.
+    pub images: Vec<Recorded>,
+    /// Processes that the target left running.
+    pub left_running: Vec<u32>,
+    /// Sentences that help: why nothing or little was seen.
+    pub hints: Vec<String>,
+    /// The last program of the chain, if no agent came up in it.
+    pub unrecorded: Option<PathBuf>,
+    /// Largest resident set of the target, bytes, ours included.
+    pub max_rss: u64,
+}
+
+/// How often the rarer chores are done.
+const CHORES: Duration = Duration::from_millis(100);
+/// How often finished epochs are put into the file at the latest.
+const FLUSH: Duration = Duration::from_millis(500);
+/// The shortest and the longest sleep between two looks at the rings.
+const SLEEPS: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(10));
+
+/// Runs `command` and records it.
+///
+/// # Errors
+/// Before the target runs: everything in [`RecordError`]. Afterwards nothing is
+/// an error: the target runs to its end, and the outcome says what was lost.
+pub fn run(command: &[OsString], agent: &[u8], options: &Options) -> Result<Outcome, RecordError> {
+    let name = command.first().cloned().unwrap_or_default();
+    let path = program::find(&name)?;
+    let program = program::inspect(&path)?;
+    check_output(&path, options)?;
+    let agent = agent_file::provide(agent)?;
+    let mut memory = Memory::create(&options.settings())?;
+    let mut next = successor(&memory, options)?;
+    register(&memory, next.as_ref());
+    let started = launch::start(command, &agent.path, &memory.address())?;
+    let pid = started.pid;
+    signals::ring_bell_at(&memory.header().recorder.doorbell);
+    signals::pass_on_to(pid);
+    let born = process::stat(pid);
+    let mut images: Vec<Recorded> = Vec::new();
+    let mut hints = program.hints;
+    let mut number = 0;
+    loop {
+        // Until an agent attaches, or the process ends without one.
+        let ended = wait_for_agent(&memory, pid);
+        if let Some((status, usage)) = ended {
+            let unrecorded = Some(images.last().map_or(path.clone(), |i| i.exe.clone()));
+            if memory.header().agent.state.load(Acquire) == AGENT_ABSENT {
+                return Ok(outcome(status, usage, images, hints, unrecorded, born, pid, memory.inode()));
+            }
+            // It attached and ended in the same moment.
+            let recorded = Image::open(memory, pid, number, options).map(|image| {
+                let (how, code) = ended_how(status);
+                image.finish(how, code, 0)
+            });
+            return Ok(match recorded {
+                Ok(recorded) => {
+                    images.push(recorded);
+                    outcome(status, usage, images, hints, None, born, pid, 0)
+                }
+                Err(error) => {
+                    hints.push(error.to_string());
+                    outcome(status, usage, images, hints, unrecorded, born, pid, 0)
+                }
+            });
+        }
+        make_way(&mut images, &memory, pid, number, options);
+        let inode = memory.inode();
+        let mut image = match Image::open(memory, pid, number, options) {
+            Ok(image) => image,
+            Err(error) => {
+                // The target runs on, unobserved.
+                hints.push(error.to_string());
+                let (status, usage) = wait_only(pid);
+                return Ok(outcome(status, usage, images, hints, None, born, pid, inode));
+            }
+        };
+        match follow(&mut image, next.as_ref(), pid) {
+            Step::Ended(status, usage) => {
+                let header_state = image.memory.header().agent.state.load(Acquire);
+                let left = left_running(born, pid, inode);
+                // An exec after which no agent came up.
+                let lost_image = header_state == AGENT_EXEC;
+                let (how, code) = if lost_image { (EndedHow::Exec, 0) } else { ended_how(status) };
+                let exe = image.exe.clone();
+                images.push(image.finish(how, code, left.len() as u64));
+                signals::no_bell();
+                hints.extend(program::python_hint(&exe));
+                let mut result =
+                    outcome(status, usage, images, hints, lost_image.then_some(exe), born, pid, inode);
+                result.left_running = left;
+                return Ok(result);
+            }
+            Step::Exec(exe) => {
+                images.push(image.finish(EndedHow::Exec, 0, 0));
+                number += 1;
+                match next.take() {
+                    Some(fresh) => memory = fresh,
+                    None => {
+                        let (status, usage) = wait_only(pid);
+                        return Ok(outcome(status, usage, images, hints, Some(exe), born, pid, inode));
+                    }
+                }
+                next = successor(&memory, options)?;
+                register(&memory, next.as_ref());
+                signals::ring_bell_at(&memory.header().recorder.doorbell);
+            }
+        }
+    }
+}
+
+/// The memory for the image after the next exec, known to the present one.
+fn successor(memory: &Memory, options: &Options) -> Result<Option<Memory>, RecordError> {
+    if !options.follow_exec {
+        return Ok(None);
+    }
+    let next = Memory::create(&options.settings())?;
+    memory.header().next_token.store(next.header().token, Relaxed);
+    memory.header().next_fd.store(next.raw_fd(), Release);
+    Ok(Some(next))
+}
+
+fn register(memory: &Memory, next: Option<&Memory>) {
+    match next {
+        Some(next) => RobustList::register(&[memory, next]),
+        None => RobustList::register(&[memory]),
+    }
+}
+
+/// Fails before the target starts if the trace cannot be written.
+fn check_output(program: &Path, options: &Options) -> Result<(), RecordError> {
+    let template = options.output.as_deref().unwrap_or(names::DEFAULT);
+    let fields = Fields {
+        pid: 0,
+        name: program.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default(),
+        image: 0,
+    };
+    let path = names::expand(template, &fields);
+    if !template.contains('%') && !options.force && path.exists() {
+        return Err(RecordError::Exists(path));
+    }
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    };
+    let name =
+        std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(folder.as_os_str())).map_err(|_| {
+            RecordError::Output { path: path.clone(), source: std::io::ErrorKind::InvalidInput.into() }
+        })?;
+    // A device (`-o /dev/full`) needs no writable folder.
+    // SAFETY: a zero-terminated path.
+    if !path.exists() && unsafe { libc::access(name.as_ptr(), libc::W_OK | libc::X_OK) } != 0 {
+        return Err(RecordError::Output { path, source: std::io::Error::last_os_error() });
+    }
+    Ok(())
+}
+
+/// Earlier images give their name up to the coming one, if it will want it.
+fn make_way(images: &mut [Recorded], memory: &Memory, pid: u32, number: u32, options: &Options) {
+    let exe = PathBuf::from(OsString::from_vec(memory.introduction().0));
+    let path = image::trace_path(&exe, pid, number, options);
+    for (earlier, recorded) in images.iter_mut().enumerate() {
+        if recorded.path == path {
+            let other = names::of_image(&path, earlier as u32);
+            Image::rename(recorded, &other);
+        }
+    }
+}
+
+enum Step {
+    Ended(Status, libc::rusage),
+    /// The process became another program; the executable that it was.
+    Exec(PathBuf),
+}
+
+/// Sleeps until the agent attaches; the status if the process ends first.
+fn wait_for_agent(memory: &Memory, pid: u32) -> Option<(Status, libc::rusage)> {
+    let state = &memory.header().agent.state;
+    loop {
+        let bell = memory.header().recorder.doorbell.load(Acquire);
+        if state.load(Acquire) != AGENT_ABSENT {
+            return None;
+        }
+        if let Some(ended) = try_wait(pid) {
+            return Some(ended);
+        }
+        // The agent wakes `state`; the end of the process rings the bell. One
+        // futex can be slept on: short sleeps cover the other.
+        let _ = bell;
+        futex_wait(state, AGENT_ABSENT, Duration::from_millis(2));
+    }
+}
+
+/// Drains until the process ends or becomes another program.
+fn follow(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
+    let mut sleep = SLEEPS.0;
+    let mut chores = Instant::now();
+    let mut flushed = Instant::now();
+    let start_stack = process::stat(pid).map(|s| s.start_stack);
+    loop {
+        let bell = image.memory.header().recorder.doorbell.load(Acquire);
+        let taken = image.epoch(false);
+        image.memory.header().recorder.tick.fetch_add(1, Release);
+        if let Some((status, usage)) = try_wait(pid) {
+            return Step::Ended(status, usage);
+        }
+        let attached = next.is_some_and(|n| n.header().agent.state.load(Acquire) != AGENT_ABSENT);
+        if attached {
+            return Step::Exec(image.exe.clone());
+        }
+        if image.crowded() {
+            image.reclaim();
+        }
+        if chores.elapsed() >= CHORES {
+            chores = Instant::now();
+            // An exec that went around our wrappers leaves no agent behind.
+            let stack = process::stat(pid).filter(|s| s.state != b'Z').map(|s| s.start_stack);
+            if let (Some(before), Some(now)) = (start_stack, stack)
+                && before != now
+            {
+                return unobserved(image, next, pid);
+            }
+            image.chores();
+        }
+        if flushed.elapsed() >= FLUSH {
+            flushed = Instant::now();
+            image.flush();
+        }
+        // Much came: look again soon. Nothing came: sleep longer each time.
+        sleep = if image.memory.header().agent.state.load(Acquire) == AGENT_EXEC {
+            // The next image is about to come, and may not stay long either.
+            SLEEPS.0
+        } else if taken > BIG_RING / 8 {
+            SLEEPS.0 / 4
+        } else if taken > 0 {
+            SLEEPS.0.max(sleep / 2)
+        } else {
+            (sleep * 2).min(SLEEPS.1)
+        };
+        futex_wait(&image.memory.header().recorder.doorbell, bell, sleep);
+    }
+}
+
+/// The process runs a program without an agent. It gets a moment for one to
+/// come up; then only its end is of interest.
+fn unobserved(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
+    let patience = Instant::now();
+    loop {
+        if next.is_some_and(|n| n.header().agent.state.load(Acquire) != AGENT_ABSENT) {
+            return Step::Exec(image.exe.clone());
+        }
+        if let Some((status, usage)) = try_wait(pid) {
+            image.memory.header().agent.state.store(AGENT_EXEC, Release);
+            return Step::Ended(status, usage);
+        }
+        let pause = if patience.elapsed() < Duration::from_secs(1) { 2 } else { 50 };
+        let bell = image.memory.header().recorder.doorbell.load(Acquire);
+        futex_wait(&image.memory.header().recorder.doorbell, bell, Duration::from_millis(pause));
+    }
+}
+
+fn left_running(born: Option<process::Stat>, pid: u32, inode: u64) -> Vec<u32> {
+    born.map_or(Vec::new(), |born| process::left_behind(pid, born.start, born.pgrp, inode))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn outcome(
+    status: Status,
+    usage: libc::rusage,
+    images: Vec<Recorded>,
+    hints: Vec<String>,
+    unrecorded: Option<PathBuf>,
+    born: Option<process::Stat>,
+    pid: u32,
+    inode: u64,
+) -> Outcome {
+    let left_running = if images.is_empty() { left_running(born, pid, inode) } else { Vec::new() };
+    Outcome { status, images, left_running, hints, unrecorded, max_rss: usage.ru_maxrss as u64 * 1024 }
+}
+
+fn ended_how(status: Status) -> (EndedHow, i32) {
+    match status {
+        Status::Exited(code) => (EndedHow::Exit, code),
+        Status::Signaled(signal) => (EndedHow::Signal, signal),
+    }
+}
+
+/// The end of the target, if it has come.
+fn try_wait(pid: u32) -> Option<(Status, libc::rusage)> {
+    wait(pid, libc::WNOHANG)
+}
+
+/// Waits for the end of a target that is not recorded (any more).
+fn wait_only(pid: u32) -> (Status, libc::rusage) {
+    signals::no_bell();
+    loop {
+        if let Some(ended) = wait(pid, 0) {
+            return ended;
+        }
+    }
+}
+
+fn wait(pid: u32, flags: i32) -> Option<(Status, libc::rusage)> {
+    let mut status = 0;
+    // SAFETY: our own child; buffers of the right types.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let result = libc::wait4(pid as i32, &mut status, flags, &mut usage);
+        if result < 0 && *libc::__errno_location() == libc::ECHILD {
+            // Somebody else has collected it (SIGCHLD was ignored when we came).
+            return Some((Status::Exited(0), usage));
+        }
+        if result != pid as i32 {
+            return None;
+        }
+        if libc::WIFEXITED(status) {
+            Some((Status::Exited(libc::WEXITSTATUS(status)), usage))
+        } else if libc::WIFSIGNALED(status) {
+            Some((Status::Signaled(libc::WTERMSIG(status)), usage))
+        } else {
+            None
+        }
+    }
+}
+
+/// A descriptor that this process was started with, as ours.
+///
+/// # Safety
+/// Nobody else in this process uses it.
+pub(crate) unsafe fn adopt(fd: i32) -> std::os::fd::OwnedFd {
+    // SAFETY: the caller's promise.
+    unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }
+}
+
+pub(crate) use follow_by_hand::follow_to_end;
+
+mod follow_by_hand {
+    use super::*;
+
+    /// Drains a target that is not our child until `gone` says so.
+    pub(crate) fn follow_to_end(image: &mut Image, mut gone: impl FnMut() -> bool) {
+        let mut sleep = SLEEPS.0;
+        let mut chores = Instant::now();
+        loop {
+            let bell = image.memory.header().recorder.doorbell.load(Acquire);
+            let taken = image.epoch(false);
+            image.memory.header().recorder.tick.fetch_add(1, Release);
+            if gone() {
+                return;
+            }
+            if image.crowded() {
+                image.reclaim();
+            }
+            if chores.elapsed() >= CHORES {
+                chores = Instant::now();
+                image.chores();
+                image.flush();
+            }
+            sleep = if taken > 0 { SLEEPS.0 } else { (sleep * 2).min(SLEEPS.1) };
+            futex_wait(&image.memory.header().recorder.doorbell, bell, sleep);
+        }
+    }
+}
