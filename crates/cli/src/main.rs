@@ -1,7 +1,17 @@
 //! The `highwater` command: one file a subcommand, no logic of its own.
 
 mod by_hand;
+mod dump;
+mod errors;
+mod history;
+mod leaks;
+mod output;
+mod peak;
 mod run;
+mod standing;
+mod stats;
+mod threads;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -10,8 +20,22 @@ use clap::{Parser, Subcommand};
 /// Records what a program does with its heap, and tells who holds the memory,
 /// who leaks it, who churns it and who corrupts it.
 #[derive(Parser)]
-#[command(name = "highwater", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "highwater",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Start here:\n  \
+        highwater run -- ./app --its-options    record a program and say what was seen\n  \
+        highwater peak                          who held the memory when there was most of it\n  \
+        highwater leaks                         what was never given back\n\n\
+        A command without TRACE takes the newest highwater.*.hwt in this folder.\n\
+        Each command has its own --help with examples."
+)]
 struct Cli {
+    /// Colours: when a terminal reads (auto), always, never
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: output::Colour,
     #[command(subcommand)]
     command: Command,
 }
@@ -20,8 +44,26 @@ struct Cli {
 enum Command {
     /// Record a program
     Run(run::Args),
+    /// Totals of a recording
+    Stats(stats::Args),
+    /// Who held the memory at the peak
+    Peak(peak::Args),
+    /// What is alive at the end and was never given back
+    Leaks(leaks::Args),
+    /// Blocks alive at an instant
+    Dump(dump::Args),
+    /// Heap operations, one after the other
+    History(history::Args),
+    /// Bad frees: double, invalid, mismatched
+    Errors(errors::Args),
+    /// What each thread did
+    Threads(threads::Args),
     /// Print the path of the agent, for LD_PRELOAD by hand
     AgentPath,
+    /// Print a completion script for a shell
+    Completions(standing::Completions),
+    /// Write the manual pages into a folder
+    Man(standing::Man),
     /// The recorder of an agent that was preloaded by hand
     #[command(name = "__record", hide = true)]
     Record(by_hand::Args),
@@ -31,9 +73,20 @@ enum Command {
 pub(crate) static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libhighwater_agent.so"));
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Run(args) => run::run(args),
+    let cli = Cli::parse();
+    let colour = cli.color;
+    match cli.command {
+        Command::Run(args) => run::run(args, colour),
+        Command::Stats(args) => output::finish(stats::run(&args, colour)),
+        Command::Peak(args) => output::finish(peak::run(&args, colour)),
+        Command::Leaks(args) => output::finish(leaks::run(&args, colour)),
+        Command::Dump(args) => output::finish(dump::run(&args, colour)),
+        Command::History(args) => output::finish(history::run(&args, colour)),
+        Command::Errors(args) => output::finish(errors::run(&args, colour)),
+        Command::Threads(args) => output::finish(threads::run(&args, colour)),
         Command::AgentPath => by_hand::agent_path(),
+        Command::Completions(args) => standing::completions(&args),
+        Command::Man(args) => output::finish(standing::man(&args)),
         Command::Record(args) => by_hand::record(&args),
     }
 }

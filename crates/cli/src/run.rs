@@ -1,15 +1,28 @@
 //! `highwater run`: record a program, then say what was seen.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use highwater_query::{Session, SessionOptions, Stats};
 use highwater_record::{Outcome, Status};
+
+use crate::output::{Colour, say};
+use crate::trace;
 
 /// Options of `run`.
 #[derive(clap::Args)]
-#[command(trailing_var_arg = true)]
+#[command(
+    trailing_var_arg = true,
+    after_help = "Examples:\n  \
+        highwater run -- ./app --its-options\n  \
+        highwater run -o app.hwt --force -- python3 script.py\n  \
+        highwater run -o 'out/%n.%p.hwt' -- make check\n\n\
+        Exit status: the program's own (a signal that kills it kills highwater too);\n\
+        125 highwater failed, 126 PROG cannot be executed, 127 PROG was not found."
+)]
 pub struct Args {
-    /// Trace to write; %p pid, %n program, %i image, %r MPI rank, %h host, %t time
+    /// Trace to write; %p pid, %n program, %i image, %r MPI rank, %h host, %t time [default: highwater.%n.%p.hwt]
     #[arg(short, long, value_name = "FILE")]
     output: Option<String>,
     /// Overwrite an existing trace
@@ -18,60 +31,101 @@ pub struct Args {
     /// Print nothing of our own
     #[arg(short, long)]
     quiet: bool,
-    /// Record usable sizes too
+    /// Record the usable size of each block too
     #[arg(long)]
     actual_size: bool,
+    /// Take no stacks for frees: smaller and faster, but bad frees are told without their stacks
+    #[arg(long)]
+    no_free_stacks: bool,
+    /// When a thread's ring is full: wait for the recorder (nothing is lost), or drop and count
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    on_full: OnFull,
+    /// What is recorded besides the program: its own later images (exec), or nothing (none)
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    follow: Follow,
+    /// Stop writing at this size (the program runs on): 500MiB, 2g
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_trace_size: Option<u64>,
     /// The program and its arguments
     #[arg(required = true, value_name = "PROG", allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum OnFull {
+    #[default]
+    Wait,
+    Drop,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Follow {
+    None,
+    #[default]
+    Exec,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    highwater_query::units::size(text)
+        .ok_or_else(|| format!("`{text}` is no size; write 4096, 64k, 10MiB or 2g"))
+}
+
 /// Runs and reports; exits as the program did.
-pub fn run(args: Args) -> ExitCode {
+pub fn run(args: Args, colour: Colour) -> ExitCode {
     let options = highwater_record::Options {
         output: args.output,
         force: args.force,
         actual_size: args.actual_size,
+        no_free_stacks: args.no_free_stacks,
+        drop_when_full: args.on_full == OnFull::Drop,
+        follow_exec: args.follow == Follow::Exec,
+        max_trace_size: args.max_trace_size,
         ..Default::default()
     };
     match highwater_record::run::run(&args.command, crate::AGENT, &options) {
         Ok(outcome) => {
             if !args.quiet {
-                report(&outcome);
+                report(&outcome, colour);
             }
-            exit_like(outcome.status)
+            match outcome.status {
+                Status::Exited(code) => ExitCode::from(code as u8),
+                Status::Signaled(signal) => highwater_record::signals::die_of(signal),
+            }
         }
         Err(error) => {
-            eprintln!("highwater: {error}");
+            say(&error.to_string());
             ExitCode::from(error.exit_code() as u8)
         }
     }
 }
 
-fn report(outcome: &Outcome) {
-    for image in &outcome.images {
-        eprintln!(
-            "highwater: {}: {} events, {} bytes, {}",
-            image.exe.display(),
-            image.events,
-            image.bytes,
-            image.path.display()
-        );
-        if let Some(cut) = &image.cut {
-            eprintln!("highwater: the trace was cut: {cut}");
+/// The summary of the last image, and what else there is to say.
+fn report(outcome: &Outcome, colour: Colour) {
+    if let Some(last) = outcome.images.last() {
+        if let Err(error) = summary(&last.path, colour) {
+            say(&format!("{error:#}"));
+        }
+        if outcome.images.len() > 1 {
+            let earlier: Vec<String> =
+                outcome.images.iter().rev().skip(1).rev().map(|i| i.path.display().to_string()).collect();
+            say(&format!("the images before its exec are in {}", earlier.join(", ")));
         }
     }
-    for hint in &outcome.hints {
-        eprintln!("highwater: {hint}");
-    }
-    if let Some(path) = &outcome.unrecorded {
-        eprintln!("highwater: nothing recorded after {}", path.display());
+    for line in outcome.sentences() {
+        say(&line);
     }
 }
 
-fn exit_like(status: Status) -> ExitCode {
-    match status {
-        Status::Exited(code) => ExitCode::from(code as u8),
-        Status::Signaled(signal) => highwater_record::signals::die_of(signal),
+fn summary(path: &PathBuf, colour: Colour) -> anyhow::Result<()> {
+    let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
+    let mut session = Session::open(path, options)?;
+    let replay = session.replay()?;
+    let stats = Stats::collect(&session, &replay);
+    for line in highwater_render::notices::lines(&stats) {
+        say(&line);
     }
+    for line in highwater_render::run_summary::lines(&colour.stderr(), &mut session, &stats, &replay) {
+        say(&line);
+    }
+    Ok(())
 }

@@ -457,3 +457,43 @@ mod follow_by_hand {
         }
     }
 }
+
+impl Outcome {
+    /// What a user should know besides the summary, one sentence a line.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for image in &self.images {
+            if let Some(cut) = &image.cut {
+                lines.push(format!(
+                    "{}: the recording stopped before the program did: {cut}",
+                    image.path.display()
+                ));
+            }
+        }
+        if let Some(program) = &self.unrecorded {
+            lines.push(if self.images.is_empty() {
+                format!(
+                    "nothing was recorded: no agent came up in {}. It is static, or dropped LD_PRELOAD (setuid, a \
+                     wrapper that clears the environment), or ended at once",
+                    program.display()
+                )
+            } else {
+                format!(
+                    "the program that {} became by exec was not recorded: it is static, or was started with an \
+                     environment of its own",
+                    program.display()
+                )
+            });
+        }
+        let left = self.left_running.len();
+        if left > 0 {
+            let (processes, verb) = if left == 1 { ("process", "runs") } else { ("processes", "run") };
+            lines.push(format!(
+                "{left} {processes} that it started still {verb} and are not recorded; record children with \
+                 --follow fork,exec"
+            ));
+        }
+        lines.extend(self.hints.iter().cloned());
+        lines
+    }
+}

@@ -1,0 +1,88 @@
+//! Where output goes and how it looks: data to stdout, words to stderr, colours
+//! for terminals only, a closed pipe is no error.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::process::ExitCode;
+
+use highwater_render::{Look, RenderError};
+
+/// `--color`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl Colour {
+    fn wanted(self, terminal: bool) -> bool {
+        match self {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => {
+                terminal
+                    && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+                    && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        }
+    }
+
+    /// How text on stdout looks.
+    pub fn stdout(self) -> Look {
+        let terminal = io::stdout().is_terminal();
+        Look::new(self.wanted(terminal), terminal.then(|| columns(1)).flatten())
+    }
+
+    /// How text on stderr looks.
+    pub fn stderr(self) -> Look {
+        let terminal = io::stderr().is_terminal();
+        Look::new(self.wanted(terminal), terminal.then(|| columns(2)).flatten())
+    }
+}
+
+/// Columns of the terminal at this descriptor.
+fn columns(fd: i32) -> Option<usize> {
+    // SAFETY: a buffer of the type that the request fills.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        if libc::ioctl(fd, libc::TIOCGWINSZ, &mut size) != 0 {
+            return None;
+        }
+        size
+    };
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// Buffered stdout.
+pub fn stdout() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+}
+
+/// One line of ours on stderr.
+pub fn say(line: &str) {
+    // Nobody may be listening; that is their choice.
+    let _ = writeln!(io::stderr(), "highwater: {line}");
+}
+
+/// The exit code of a view: 0, or 2 with the reason on stderr. Who closes the
+/// pipe has seen enough: 0.
+pub fn finish(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("{error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let broken = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+    error.downcast_ref::<io::Error>().is_some_and(broken)
+        || matches!(error.downcast_ref::<RenderError>(), Some(RenderError::Write(e)) if broken(e))
+}

@@ -1,0 +1,116 @@
+//! What every command that reads a trace has in common.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::{Context, anyhow};
+use highwater_query::{Filter, Instant, Session, SessionOptions, Stats};
+use highwater_replay::{Replay, Until};
+
+use crate::output;
+
+/// The trace, and where names come from.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TraceArgs {
+    /// The trace; without it the newest highwater.*.hwt in this folder
+    #[arg(value_name = "TRACE")]
+    trace: Option<PathBuf>,
+    /// Folder with debug files, beside /usr/lib/debug; may be repeated
+    #[arg(long, value_name = "DIR")]
+    debug_dir: Vec<PathBuf>,
+    /// Read sources under B that were built under A; may be repeated
+    #[arg(long, value_name = "A=B")]
+    map_source: Vec<String>,
+}
+
+impl TraceArgs {
+    /// Opens the trace; damage is told on stderr.
+    ///
+    /// # Errors
+    /// No trace, or one that cannot be read.
+    pub fn open(&self) -> anyhow::Result<Session> {
+        let path = match &self.trace {
+            Some(path) => path.clone(),
+            None => newest()?,
+        };
+        let mut options = SessionOptions { symbols: symbols(), ..SessionOptions::default() };
+        options.symbols.debug_dirs.extend(self.debug_dir.iter().cloned());
+        for map in &self.map_source {
+            let (from, to) =
+                map.split_once('=').with_context(|| format!("--map-source {map}: write it as OLD=NEW"))?;
+            options.symbols.source_maps.push((from.to_owned(), to.to_owned()));
+        }
+        Ok(Session::open(&path, options)?)
+    }
+}
+
+/// How names are looked up by default.
+pub fn symbols() -> highwater_symbols::Options {
+    highwater_symbols::Options::default()
+}
+
+/// The newest trace in the current folder, named on stderr.
+fn newest() -> anyhow::Result<PathBuf> {
+    let mut best: Option<(SystemTime, PathBuf)> = None;
+    for entry in std::fs::read_dir(".").context("cannot look for a trace in this folder")?.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !(name.starts_with("highwater.") && name.ends_with(".hwt")) {
+            continue;
+        }
+        let Ok(time) = entry.metadata().and_then(|m| m.modified()) else { continue };
+        if best.as_ref().is_none_or(|(newest, _)| time > *newest) {
+            best = Some((time, PathBuf::from(entry.file_name())));
+        }
+    }
+    let (_, path) = best.ok_or_else(|| {
+        anyhow!("no highwater.*.hwt in this folder; name a trace, or make one with: highwater run -- PROG")
+    })?;
+    output::say(&format!("reading {}", path.display()));
+    Ok(path)
+}
+
+/// Replays all of it, and tells on stderr what is missing.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn replay(session: &mut Session) -> anyhow::Result<(Replay, Stats)> {
+    let replay = session.replay()?;
+    let stats = Stats::collect(session, &replay);
+    Ok((replay, stats))
+}
+
+/// Tells what makes the recording less than whole.
+pub fn warn(stats: &Stats) {
+    for line in highwater_render::notices::lines(stats) {
+        output::say(&line);
+    }
+}
+
+/// Tells what is missing of names, once the view is out.
+pub fn notes(session: &Session) {
+    for line in session.notes().iter().map(String::as_str).chain(session.hints()) {
+        output::say(line);
+    }
+}
+
+/// Filters of `-F`.
+///
+/// # Errors
+/// The first that makes no sense.
+pub fn filter(texts: &[String]) -> anyhow::Result<Filter> {
+    let mut filter = Filter::default();
+    for text in texts {
+        filter.add(text).map_err(|reason| anyhow!("-F {text}: {reason}"))?;
+    }
+    Ok(filter)
+}
+
+/// An instant of `--at`, `--from`, `--to`.
+///
+/// # Errors
+/// No such mark, or the trace cannot be read.
+pub fn instant(session: &mut Session, text: &str) -> anyhow::Result<Until> {
+    let instant: Instant = text.parse().map_err(|reason: String| anyhow!(reason))?;
+    Ok(session.instant(&instant)?)
+}
