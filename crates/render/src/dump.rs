@@ -1,0 +1,86 @@
+//! `dump`: the live set, block by block.
+
+use std::io::{self, Write};
+
+use highwater_query::Session;
+use highwater_replay::LiveBlock;
+
+use crate::human::{bytes, counted, time};
+use crate::json::Json;
+use crate::look::Look;
+use crate::parts;
+
+/// `blocks`, in the open object. Written one by one.
+pub(crate) fn json_blocks<W: Write>(
+    json: &mut Json<W>,
+    session: &mut Session,
+    blocks: &[LiveBlock],
+) -> io::Result<()> {
+    json.key("blocks")?;
+    json.begin_array()?;
+    for block in blocks {
+        json.begin_object()?;
+        json.field_addr("address", block.addr)?;
+        json.field_u64("size", block.size)?;
+        if let Some(usable) = block.usable {
+            json.field_u64("actual_size", usable)?;
+        }
+        json.field_u64("seqno", block.seqno)?;
+        json.field_time("time", block.ns)?;
+        json.field_u64("thread", block.thread.into())?;
+        json.field_str("api", block.api.name())?;
+        parts::json_stack(json, &session.stack(block.node))?;
+        json.end_object()?;
+    }
+    json.end_array()
+}
+
+/// Writes blocks as JSON, in the order given.
+///
+/// # Errors
+/// The output's.
+pub fn json<W: Write>(out: W, session: &mut Session, blocks: &[LiveBlock]) -> io::Result<()> {
+    let mut json = Json::document(out, "dump")?;
+    json_blocks(&mut json, session, blocks)?;
+    json.finish()?;
+    Ok(())
+}
+
+/// Writes blocks as text, in the order given; `limit` of them.
+///
+/// # Errors
+/// The output's.
+pub fn text<W: Write>(
+    out: &mut W,
+    look: &Look,
+    session: &mut Session,
+    blocks: &[LiveBlock],
+    limit: usize,
+) -> io::Result<()> {
+    if blocks.is_empty() {
+        return writeln!(out, "nothing is live then");
+    }
+    let strong = look.palette.strong;
+    writeln!(
+        out,
+        "{strong}{:<14} {:>10} {:>7} {:>9} {:>3} {:<7} site{strong:#}",
+        "address", "size", "seqno", "time", "thr", "api"
+    )?;
+    for block in blocks.iter().take(limit) {
+        let site = parts::site_text(look, &session.stack(block.node), look.width.saturating_sub(56));
+        writeln!(
+            out,
+            "{:<14} {:>10} {:>7} {:>9} {:>3} {:<7} {site}",
+            format!("{:#x}", block.addr),
+            bytes(block.size),
+            block.seqno,
+            time(block.ns),
+            block.thread,
+            block.api.name(),
+        )?;
+    }
+    let total: u64 = blocks.iter().map(|block| block.size).sum();
+    let shown = if blocks.len() > limit { format!(", {limit} shown") } else { String::new() };
+    writeln!(out, "\n{}, {}{shown}", counted(blocks.len() as u64, "block", "blocks"), bytes(total))?;
+    parts::hint(out, look, session, "leaks", "the same by site")
+}
