@@ -125,7 +125,7 @@ fn bare_name(function: &str) -> String {
     let rust_impl = function.starts_with('<');
     for (at, c) in function.char_indices() {
         match c {
-            '<' if !(rust_impl && at == 0) && !bare.ends_with("operator") => {
+            '<' if !((rust_impl && at == 0) || bare.ends_with("operator")) => {
                 if depth == 0 {
                     bare.push('<');
                 }

@@ -74,6 +74,11 @@ fn walk(
     Ok(shown)
 }
 
+/// Columns in front of the site.
+const COLUMNS: usize = 62;
+/// Columns that `  of #SEQNO` takes.
+const ROOM_FOR_PAIR: usize = 14;
+
 fn op_name(op: Op) -> &'static str {
     match op {
         Op::Alloc { .. } => "alloc",
@@ -123,23 +128,29 @@ pub fn text<W: Write>(
     range: &Range,
 ) -> Result<(), RenderError> {
     let (strong, dim) = (look.palette.strong, look.palette.dim);
+    let room = look.width.saturating_sub(COLUMNS);
+    let width = if room >= 2 * ROOM_FOR_PAIR { room - ROOM_FOR_PAIR } else { room };
     let mut first = true;
     let shown = walk(session, range, |session, event, size| {
         if std::mem::take(&mut first) {
             writeln!(
                 out,
-                "{strong}{:>9} {:>10} {:>4} {:<5} {:<8} {:<14} {:>10}  site{strong:#}",
+                "{strong}{:>7} {:>9} {:>3} {:<5} {:<7} {:<14} {:>9}  site{strong:#}",
                 "seqno", "time", "thr", "op", "api", "address", "size"
             )?;
         }
         let site = match event.node {
             // Frees without a stack are the rule: no words about it.
             0 if event.op == Op::Free => String::new(),
-            node => parts::site_text(look, &session.stack(node), look.width.saturating_sub(68).max(24)),
+            node => parts::site_text(look, &session.stack(node), width),
         };
-        let pair = event.pair.map(|pair| format!("  {dim}of #{pair}{dim:#}")).unwrap_or_default();
+        // Which free half a realloc's block follows: where there is room for it.
+        let pair = match event.pair {
+            Some(pair) if width < room => format!("  {dim}of #{pair}{dim:#}"),
+            _ => String::new(),
+        };
         let line = format!(
-            "{:>9} {:>10} {:>4} {:<5} {:<8} {:<14} {:>10}  {site}{pair}",
+            "{:>7} {:>9} {:>3} {:<5} {:<7} {:<14} {:>9}  {site}{pair}",
             event.seqno,
             time(event.ns),
             event.thread,

@@ -26,7 +26,7 @@ pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -170,7 +170,7 @@ pub fn frame(frame: &Frame, width: usize) -> (String, String) {
         };
     }
     let rest = width.saturating_sub(at.chars().count() + 3);
-    if rest < 8 {
+    if rest < function.chars().count().min(8) {
         // No room for both: the name alone.
         return (name(&function, width), String::new());
     }

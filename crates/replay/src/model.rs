@@ -144,7 +144,7 @@ impl Model {
             self.dead.insert(event.addr, (made, *event, temporary));
         } else if self.dead.contains_key(&event.addr) {
             self.bad.push(("double_free", event.seqno));
-        } else if event.addr % 8 != 0
+        } else if !event.addr.is_multiple_of(8)
             || self.live.iter().any(|(&at, made)| event.addr > at && event.addr - at < made.size)
         {
             self.bad.push(("invalid_free", event.seqno));

@@ -163,8 +163,7 @@ fn valid(choices: &[Choice]) -> Vec<Event> {
         let size = 16 + i as u64;
         let i = i as u64;
         let thread = u32::from(thread);
-        if live.contains_key(&addr) {
-            live.remove(&addr);
+        if live.remove(&addr).is_some() {
             events.push(event(i, i, thread, addr, Op::Free, ApiKind::Free));
         } else if what % 8 != 0 {
             live.insert(addr, size);
