@@ -35,7 +35,12 @@ fn by_build_id() {
     program.check_c(Options { sysroot: Some(program.path("root")), ..Options::default() });
 
     // Only the debug file is left: it has the names and the lines, too.
-    fs::remove_file(&program.exe).unwrap_or_default();
+    let id = program.build_id();
+    fs::remove_file(&program.exe).unwrap();
+    let options = Options { sysroot: Some(program.path("root")), ..Options::default() };
+    let (mut symbols, module) = program.symbolizer(options, &id);
+    assert_eq!(symbols.frames(module, program.calls[0].1, true)[0].line, Some(3));
+    assert!(matches!(&symbols.notes()[..], [n] if matches!(n.kind, NoteKind::FileMissing { used: Some(_) })));
 }
 
 #[test]
