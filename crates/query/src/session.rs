@@ -83,7 +83,7 @@ impl Facts {
         }
     }
 
-    /// The program's name: the last part of its path, or argv[0]'s.
+    /// The program's name: the last part of its path, or that of the first argument.
     pub fn program(&self) -> String {
         let name = self.meta.exe.file_name().map(|name| name.to_string_lossy().into_owned());
         let named = name.or_else(|| self.meta.args.first().cloned());

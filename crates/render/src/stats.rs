@@ -210,7 +210,9 @@ pub fn text<W: Write>(
         all.sort_by_key(|bucket| (std::cmp::Reverse(bucket.count), bucket.low));
         all.truncate(4);
         all.iter()
-            .map(|bucket| format!("{} up to {}", percent(bucket.count, whole), unit(bucket.high)))
+            .map(|bucket| {
+                format!("{} {} to {}", percent(bucket.count, whole), unit(bucket.low), unit(bucket.high))
+            })
             .collect::<Vec<_>>()
     };
     let sizes = buckets(replay.sizes(), bytes);

@@ -44,9 +44,35 @@ pub struct Fields {
     pub seqno: u64,
     /// Index of the thread's totals.
     pub thread: u32,
-    pub api: ApiKind,
+    /// Number of the [`ApiKind`].
+    pub api: u8,
     /// Index of the site's totals.
     pub site: u32,
+}
+
+/// The family of each API number, so that the check at every free is one look.
+const FAMILIES: [u8; 64] = {
+    let mut families = [0; 64];
+    let mut at = 0;
+    while at < ApiKind::ALL.len() {
+        let kind = ApiKind::ALL[at];
+        families[kind as usize] = kind.family() as u8;
+        at += 1;
+    }
+    families
+};
+
+impl Fields {
+    /// Through which entry point it was made.
+    pub fn kind(&self) -> ApiKind {
+        ApiKind::from_u8(self.api).unwrap_or(ApiKind::Malloc)
+    }
+
+    /// May it be freed through `free`? (The same as [`ApiKind::matches`].)
+    #[inline]
+    pub fn matches(&self, free: ApiKind) -> bool {
+        FAMILIES[usize::from(self.api & 63)] == FAMILIES[free as usize & 63]
+    }
 }
 
 impl Block {
@@ -56,7 +82,7 @@ impl Block {
         let seqno = fields.seqno.min(MAX_SEQNO);
         Block {
             addr: fields.addr,
-            size_api: fields.size.min(MAX_SIZE) | (fields.api as u64) << SIZE_BITS,
+            size_api: fields.size.min(MAX_SIZE) | u64::from(fields.api) << SIZE_BITS,
             ns_seqno: fields.ns.min(MAX_NS) | (seqno >> SEQNO_LOW_BITS) << NS_BITS | LIVE,
             thread_seqno: (seqno & ((1 << SEQNO_LOW_BITS) - 1))
                 | u64::from(fields.thread.min(MAX_THREAD)) << SEQNO_LOW_BITS,
@@ -76,8 +102,8 @@ impl Block {
         self.size_api & MAX_SIZE
     }
     #[inline]
-    pub fn api(&self) -> ApiKind {
-        ApiKind::from_u8((self.size_api >> SIZE_BITS) as u8).unwrap_or(ApiKind::Malloc)
+    pub fn api(&self) -> u8 {
+        (self.size_api >> SIZE_BITS) as u8
     }
     #[inline]
     pub fn ns(&self) -> u64 {
@@ -112,6 +138,7 @@ impl Block {
     pub fn set_owed(&mut self, owed: bool) {
         if owed { self.ns_seqno |= OWED } else { self.ns_seqno &= !OWED }
     }
+    #[inline]
     pub fn fields(&self) -> Fields {
         Fields {
             addr: self.addr(),
@@ -138,7 +165,7 @@ mod tests {
             ns: MAX_NS,
             seqno: MAX_SEQNO,
             thread: MAX_THREAD,
-            api: ApiKind::NewArrayAlignedNothrow,
+            api: ApiKind::NewArrayAlignedNothrow as u8,
             site: u32::MAX,
         };
         let mut block = Block::live(&fields);
@@ -149,7 +176,8 @@ mod tests {
         assert_eq!(block.fields(), fields);
         block.set_live(false);
         assert!(!block.is_live() && !block.is_owed());
-        let small = Fields { addr: 16, size: 1, ns: 2, seqno: 3, thread: 4, api: ApiKind::New, site: 5 };
+        let small =
+            Fields { addr: 16, size: 1, ns: 2, seqno: 3, thread: 4, api: ApiKind::New as u8, site: 5 };
         assert_eq!(Block::live(&small).fields(), small);
     }
 
@@ -161,11 +189,23 @@ mod tests {
             ns: u64::MAX,
             seqno: u64::MAX,
             thread: u32::MAX,
-            api: ApiKind::Malloc,
+            api: ApiKind::Malloc as u8,
             site: 0,
         };
         let block = Block::live(&fields);
         assert_eq!((block.size(), block.ns(), block.seqno()), (MAX_SIZE, MAX_NS, MAX_SEQNO));
         assert_eq!(block.thread(), MAX_THREAD);
+    }
+
+    #[test]
+    fn the_family_table_agrees_with_the_event_model() {
+        for &made in ApiKind::ALL {
+            for &free in ApiKind::ALL {
+                let fields =
+                    Fields { addr: 8, size: 1, ns: 0, seqno: 0, thread: 0, api: made as u8, site: 0 };
+                assert_eq!(fields.matches(free), made.matches(free), "{made:?} {free:?}");
+                assert_eq!(fields.kind(), made);
+            }
+        }
     }
 }

@@ -4,13 +4,13 @@
 /// bucket `b` the values from 2^(b-1) to 2^b - 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
-    counts: [u64; 65],
-    sums: [u64; 65],
+    /// Count and sum side by side: a value touches one cache line.
+    buckets: [(u64, u64); 65],
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Histogram { counts: [0; 65], sums: [0; 65] }
+        Histogram { buckets: [(0, 0); 65] }
     }
 }
 
@@ -36,25 +36,27 @@ impl Histogram {
     /// Counts `value`.
     #[inline]
     pub fn add(&mut self, value: u64) {
-        let at = Self::bucket(value);
-        self.counts[at] += 1;
-        self.sums[at] = self.sums[at].wrapping_add(value);
+        let (count, sum) = &mut self.buckets[Self::bucket(value)];
+        *count += 1;
+        *sum = sum.wrapping_add(value);
     }
 
     /// Takes back an earlier [`Histogram::add`] of `value`.
     pub fn remove(&mut self, value: u64) {
-        let at = Self::bucket(value);
-        self.counts[at] = self.counts[at].saturating_sub(1);
-        self.sums[at] = self.sums[at].wrapping_sub(value);
+        let (count, sum) = &mut self.buckets[Self::bucket(value)];
+        *count = count.saturating_sub(1);
+        *sum = sum.wrapping_sub(value);
     }
 
     /// The buckets that hold anything, smallest values first.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
-        (0..65).filter(|&at| self.counts[at] != 0).map(|at| Bucket {
-            low: if at == 0 { 0 } else { 1 << (at - 1) },
-            high: if at == 0 { 0 } else { u64::MAX >> (64 - at) },
-            count: self.counts[at],
-            sum: self.sums[at],
+        self.buckets.iter().enumerate().filter(|(_, (count, _))| *count != 0).map(|(at, &(count, sum))| {
+            Bucket {
+                low: if at == 0 { 0 } else { 1 << (at - 1) },
+                high: if at == 0 { 0 } else { u64::MAX >> (64 - at) },
+                count,
+                sum,
+            }
         })
     }
 }

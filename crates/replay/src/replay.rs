@@ -233,7 +233,7 @@ impl Replay {
             seqno: block.seqno(),
             ns: block.ns(),
             thread: self.thread_no(block.thread()),
-            api: block.api(),
+            api: block.fields().kind(),
             node: self.node_of(block.site()),
         }
     }
@@ -320,7 +320,7 @@ impl Replay {
             ns: self.now.min(MAX_NS),
             seqno: event.seqno.min(MAX_SEQNO),
             thread,
-            api: event.api,
+            api: event.api as u8,
             site,
         };
         let early = if self.early.is_empty() { None } else { self.early_free(event) };
@@ -387,9 +387,10 @@ impl Replay {
             return;
         }
         self.table.get_mut(place).set_live(false);
-        let temporary = self.released(&block.fields(), thread);
-        if !block.api().matches(event.api) {
-            self.mismatched(event, &block.fields());
+        let fields = block.fields();
+        let temporary = self.released(&fields, thread);
+        if !fields.matches(event.api) {
+            self.mismatched(event, &fields);
         }
         let freed = Freed {
             place,
@@ -498,7 +499,7 @@ impl Replay {
         }
         self.totals.order_repairs += 1;
         self.peak.repaired(owed.block.size, self.now);
-        if !owed.block.api.matches(event.api) {
+        if !owed.block.matches(event.api) {
             self.mismatched(event, &owed.block);
         }
         true
@@ -536,7 +537,7 @@ impl Replay {
         self.peak.repaired(block.size, self.now);
         let thread = self.thread(early.event.thread);
         self.released(block, thread);
-        if !block.api.matches(early.event.api) {
+        if !block.matches(early.event.api) {
             self.mismatched(&early.event, block);
         }
     }
@@ -710,7 +711,7 @@ impl Replay {
         }
         self.peak.add(block.size(), self.now, freed.seqno);
         self.series.note(self.now, self.peak.live_bytes);
-        if !block.api().matches(freed.api) {
+        if !block.fields().matches(freed.api) {
             // The bad free did not happen either.
             if let Some(at) = self.errors.iter().position(|error| error.free.seqno == freed.seqno) {
                 self.errors.remove(at);
@@ -777,7 +778,7 @@ impl Replay {
             seqno: block.seqno,
             ns: block.ns,
             thread: self.thread_no(block.thread),
-            api: block.api,
+            api: block.kind(),
             node: self.node_of(block.site),
         }
     }

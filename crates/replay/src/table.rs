@@ -113,7 +113,15 @@ mod tests {
     use highwater_event::api::ApiKind;
 
     fn block(addr: u64) -> Block {
-        Block::live(&Fields { addr, size: 1, ns: 0, seqno: addr, thread: 0, api: ApiKind::Malloc, site: 0 })
+        Block::live(&Fields {
+            addr,
+            size: 1,
+            ns: 0,
+            seqno: addr,
+            thread: 0,
+            api: ApiKind::Malloc as u8,
+            site: 0,
+        })
     }
 
     #[test]
