@@ -29,6 +29,15 @@ static LOCK: AtomicU32 = AtomicU32::new(0);
 /// Threads inside dlclose: while there are any, no rule is stored.
 static UNLOADING: AtomicU32 = AtomicU32::new(0);
 
+/// Changes whenever what is known of an address may have changed.
+static EPOCH: AtomicU32 = AtomicU32::new(1);
+
+/// The number of the present set of modules; cached walks of another are void.
+#[inline(always)]
+pub fn epoch() -> u32 {
+    EPOCH.load(Relaxed)
+}
+
 struct Guard;
 
 impl Guard {
@@ -165,6 +174,7 @@ fn discover(shared: &start::Shared, pc: u64) -> Option<Found> {
         });
     }
     shared.header().agent.module_count.store(index + 1, Release);
+    EPOCH.fetch_add(1, AcqRel);
     start::count(Counter::Modules, 1);
     Some(Found { index: index as u16, start: start_at, end, eh_frame_hdr: elf.eh_frame_hdr })
 }
@@ -258,6 +268,7 @@ unsafe fn read_build_id(mut at: u64, length: u64, align: u64, elf: &mut Elf) {
 #[cold]
 pub fn before_unload() {
     UNLOADING.fetch_add(1, AcqRel);
+    EPOCH.fetch_add(1, AcqRel);
 }
 
 /// After the real dlclose: objects that are gone get their end stamp, and their
@@ -283,5 +294,6 @@ pub fn after_unload() {
             }
         }
     }
+    EPOCH.fetch_add(1, AcqRel);
     UNLOADING.fetch_sub(1, AcqRel);
 }

@@ -14,8 +14,9 @@ use highwater_event::codec::SpecialKind;
 use highwater_event::layout::{OPT_FREE_STACKS, OPT_USABLE};
 use highwater_event::node::{NodeId, Truncation};
 
+use crate::stack::Kind;
 use crate::thread::{self, IDLE, Thread};
-use crate::{arch, stack, start};
+use crate::{stack, start};
 
 /// Where a hook was called from: the address of its return slot, and rbp.
 #[derive(Clone, Copy)]
@@ -163,15 +164,15 @@ impl Thread {
 
     /// The node of the caller's stack.
     #[inline(always)]
-    fn node(&mut self, caller: Caller) -> NodeId {
+    fn node(&mut self, kind: Kind, caller: Caller) -> NodeId {
         // SAFETY: the hooks pass the registers that they were entered with.
-        unsafe { stack::node(self, caller.sp, caller.bp) }
+        unsafe { stack::node(self, kind, caller.sp, caller.bp) }
     }
 
     /// Records a block between [`Thread::begin`] and [`Thread::end`].
     #[inline(always)]
     pub fn alloc(&mut self, caller: Caller, ptr: u64, size: u64, api: ApiKind) {
-        let node = self.node(caller);
+        let node = self.node(Kind::Alloc, caller);
         self.alloc_at(node, ptr, size, api, false);
     }
 
@@ -179,15 +180,15 @@ impl Thread {
     #[inline(always)]
     pub fn alloc_at(&mut self, node: NodeId, ptr: u64, size: u64, api: ApiKind, pair: bool) {
         let usable = if self.options & OPT_USABLE != 0 { usable(ptr) } else { None };
-        let stamp = arch::stamp();
+        let stamp = self.stamp();
         self.write_alloc(stamp, ptr, size, node, api, usable, pair);
     }
 
     /// Records a free between begin and end; returns the stack if it was taken.
     #[inline(always)]
     pub fn free(&mut self, caller: Caller, ptr: u64, api: ApiKind) -> NodeId {
-        let node = if self.options & OPT_FREE_STACKS != 0 { self.node(caller) } else { 0 };
-        let stamp = arch::stamp();
+        let node = if self.options & OPT_FREE_STACKS != 0 { self.node(Kind::Free, caller) } else { 0 };
+        let stamp = self.stamp();
         self.write_free(stamp, ptr, node, api);
         node
     }
@@ -196,7 +197,7 @@ impl Thread {
     #[cold]
     pub fn special(&mut self, kind: SpecialKind, fields: &[u64]) {
         let mut words = [0u64; 8];
-        words[0] = arch::stamp();
+        words[0] = self.stamp();
         let count = fields.len().min(7);
         words[1..=count].copy_from_slice(&fields[..count]);
         if self.room() {
@@ -274,8 +275,8 @@ pub fn realloc(
         match access(caller) {
             Access::Free(thread) => {
                 thread.begin(caller);
-                let stack = thread.node(caller);
-                let stamp = arch::stamp();
+                let stack = thread.node(Kind::Alloc, caller);
+                let stamp = thread.stamp();
                 let shown = if thread.options & OPT_FREE_STACKS != 0 { stack } else { 0 };
                 thread.write_free(stamp, old, shown, free_api);
                 thread.end();
@@ -292,7 +293,7 @@ pub fn realloc(
             if new != 0 {
                 let node = match node {
                     Some(node) => node,
-                    None => thread.node(caller),
+                    None => thread.node(Kind::Alloc, caller),
                 };
                 thread.alloc_at(node, new, size, alloc_api, old != 0);
             } else if old != 0 && size != 0 {
@@ -325,7 +326,7 @@ pub fn realloc(
 pub fn mapping(caller: Caller, kind: SpecialKind, fields: &[u64]) {
     if let Access::Free(thread) = access(caller) {
         thread.begin(caller);
-        let node = thread.node(caller);
+        let node = thread.node(Kind::Alloc, caller);
         let mut words = [0u64; 7];
         let count = fields.len().min(6);
         words[..count].copy_from_slice(&fields[..count]);

@@ -1,31 +1,88 @@
 //! From the registers at an entry point to a node of the stack tree.
 
+use highwater_event::layout::OPT_VALIDATE;
 use highwater_event::node::{NodeId, ROOT, Truncation};
 
-use crate::intern;
-use crate::start;
 use crate::thread::Thread;
-use crate::unwind::walk::{End, walk};
+use crate::unwind::cache::{Cache, Tally};
+use crate::unwind::walk::{self, End, Registers};
+use crate::{intern, modules, start, sys};
+
+/// Which of a thread's caches: the stacks of allocs and of frees take turns, so
+/// each kind has its own last walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Allocs.
+    Alloc,
+    /// Frees.
+    Free,
+}
 
 /// The node of the stack that called the entry point.
 ///
 /// # Safety
 /// `sp` is the address of the entry point's return slot and `bp` the frame
 /// pointer there, of the calling thread.
-#[inline]
-pub unsafe fn node(thread: &mut Thread, sp: u64, bp: u64) -> NodeId {
+#[inline(always)]
+pub unsafe fn node(thread: &mut Thread, kind: Kind, sp: u64, bp: u64) -> NodeId {
+    // SAFETY: the caller's promise.
+    let now = unsafe { walk::caller(sp, bp) };
+    let epoch = modules::epoch();
+    let cache = thread.cache(kind);
+    // SAFETY: the caller's promise.
+    match unsafe { cache.exact(now, &thread.span, epoch) } {
+        Some(node) if thread.options & OPT_VALIDATE == 0 => node,
+        // SAFETY: the caller's promise.
+        known => unsafe { walked(thread, kind, now, epoch, known) },
+    }
+}
+
+#[inline(never)]
+unsafe fn walked(
+    thread: &mut Thread,
+    kind: Kind,
+    now: Registers,
+    epoch: u32,
+    known: Option<NodeId>,
+) -> NodeId {
     let Some(shared) = start::shared() else { return Truncation::NotTaken as NodeId };
-    let frames = &raw mut thread.frames;
-    // SAFETY: the caller's promise; `frames` and `span` are different fields.
-    let (count, end) = unsafe { walk(sp, bp, &mut thread.span, &mut *frames) };
+    let node = match known {
+        Some(node) => node,
+        None => {
+            let mut tally = Tally::default();
+            let cache: *mut Cache = thread.cache(kind);
+            let scratch = thread.scratch();
+            // SAFETY: the caller's promise; cache, scratch and span are different memory.
+            let node =
+                unsafe { (*cache).walk(shared, now, &mut thread.span, &mut *scratch, epoch, &mut tally) };
+            thread.tally(tally);
+            node
+        }
+    };
+    if thread.options & OPT_VALIDATE != 0 {
+        // SAFETY: the caller's promise.
+        unsafe { validate(thread, now, node) };
+    }
+    node
+}
+
+/// Walks without the cache and ends the process on a difference.
+#[cold]
+unsafe fn validate(thread: &mut Thread, now: Registers, node: NodeId) {
+    let Some(shared) = start::shared() else { return };
+    let frames = thread.plain_frames();
+    // SAFETY: the caller's promise; frames and span are different memory.
+    let (count, end) = unsafe { walk::walk(now, &mut thread.span, &mut *frames) };
     let mut id = match end {
         End::Complete => ROOT,
         End::Cut(reason) => intern::marker(reason),
     };
-    // SAFETY: walk() has filled `count` entries.
-    let frames = unsafe { &*frames };
-    for &packed in frames.iter().take(count).rev() {
+    // SAFETY: the memory of this thread, filled by walk().
+    for &packed in unsafe { (*frames).iter() }.take(count).rev() {
         id = intern::intern(shared, id, packed);
     }
-    id
+    start::count(highwater_event::layout::Counter::Validated, 1);
+    if id != node {
+        sys::abort();
+    }
 }

@@ -11,7 +11,9 @@ use highwater_event::api::ApiKind;
 use highwater_event::codec::{Encoder, MAX_RECORD, SpecialKind, State};
 use highwater_event::layout::*;
 
+use crate::stack::Kind;
 use crate::start::{self, Shared};
+use crate::unwind::cache::{Cache, Scratch, Tally};
 use crate::unwind::walk::{MAX_FRAMES, Span};
 use crate::{arch, sys};
 
@@ -68,25 +70,59 @@ pub struct Thread {
     pub dropped: u64,
     /// Recording options, copied from the header.
     pub options: u32,
+    /// Events until the stamp is read again, at the latest.
+    pub stamp_credit: u32,
+    /// The recorder's tick when the stamp was read.
+    pub stamp_tick: u32,
+    /// The stamp of the events since then.
+    pub stamp: u64,
+    /// The recorder's tick.
+    pub tick: *const AtomicU32,
     /// See [`Nested`].
     pub nested: [Nested; NESTED_MAX],
-    /// Room for a walk.
-    pub frames: [u64; MAX_FRAMES],
 }
 
-static STATES: AtomicPtr<Thread> = AtomicPtr::new(core::ptr::null_mut());
+/// What lies behind a thread's state: touched only as deep as stacks are.
+#[repr(C)]
+struct Room {
+    thread: Thread,
+    caches: [Cache; 2],
+    scratch: Scratch,
+    plain: [u64; MAX_FRAMES],
+}
 
-/// Maps the states of `slots` slots. False if there is no memory.
+/// A pointer to each slot's state, mapped when the slot gets its first owner.
+static STATES: AtomicPtr<AtomicPtr<Room>> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Maps the table of states. False if there is no memory, or if this kernel
+/// (before 4.14) cannot wipe them in a child.
 pub fn prepare(slots: u32) -> bool {
-    let bytes = slots as usize * size_of::<Thread>();
-    let Some(states) = sys::map_private(bytes) else { return false };
-    sys::madvise(states, bytes, sys::MADV_DONTDUMP);
-    if sys::madvise(states, bytes, sys::MADV_WIPEONFORK) != 0 {
-        // A kernel before 4.14 cannot keep a child off the ring: do not record.
-        return false;
-    }
+    let Some(states) = sys::map_private(slots as usize * 8) else { return false };
     STATES.store(states.cast(), Release);
-    true
+    match sys::map_private(4096) {
+        Some(probe) => {
+            let wipes = sys::madvise(probe, 4096, sys::MADV_WIPEONFORK) == 0;
+            // SAFETY: nobody has seen it.
+            unsafe { sys::unmap(probe, 4096) };
+            wipes
+        }
+        None => false,
+    }
+}
+
+/// The state of slot `index`, mapped if it is the first time.
+fn state(index: u32) -> Option<*mut Thread> {
+    // SAFETY: the table has an entry for each slot, and the slot is ours.
+    let place = unsafe { &*STATES.load(Acquire).add(index as usize) };
+    let known = place.load(Acquire);
+    if !known.is_null() {
+        return Some(known.cast());
+    }
+    let room = sys::map_private(size_of::<Room>())?;
+    sys::madvise(room, size_of::<Room>(), sys::MADV_DONTDUMP);
+    sys::madvise(room, size_of::<Room>(), sys::MADV_WIPEONFORK);
+    place.store(room.cast(), Release);
+    Some(room.cast())
 }
 
 /// The calling thread's state, null if it has none yet.
@@ -106,7 +142,13 @@ pub fn enter() -> *mut Thread {
     }
     for attempt in 0..20 {
         if let Some(index) = claim(shared) {
-            return set_up(shared, index);
+            return match state(index) {
+                Some(thread) => set_up(shared, index, thread),
+                None => {
+                    shared.slot(index).state.store(SLOT_FREE, Release);
+                    core::ptr::null_mut()
+                }
+            };
         }
         if attempt == 0 {
             start::count(Counter::NoSlot, 1);
@@ -142,7 +184,7 @@ fn claim(shared: &Shared) -> Option<u32> {
     None
 }
 
-fn set_up(shared: &Shared, index: u32) -> *mut Thread {
+fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
     let slot = shared.slot(index);
     let (ring, size) = shared.ring(index);
     let now = arch::stamp();
@@ -151,7 +193,6 @@ fn set_up(shared: &Shared, index: u32) -> *mut Thread {
     let at = head & (size - 1);
     // SAFETY: the state of the slot that we have just claimed; its last owner is gone.
     unsafe {
-        let thread = STATES.load(Acquire).add(index as usize);
         (*thread).cursor = ring.add(at as usize);
         // No room is known yet: the first write asks.
         (*thread).limit = core::ptr::null_mut();
@@ -166,6 +207,11 @@ fn set_up(shared: &Shared, index: u32) -> *mut Thread {
         (*thread).span = Span::default();
         (*thread).dropped = 0;
         (*thread).options = shared.header().options;
+        (*thread).stamp_credit = 0;
+        (*thread).stamp = now;
+        (*thread).tick = &raw const shared.header().recorder.tick;
+        (*(*thread).cache(Kind::Alloc)).clear();
+        (*(*thread).cache(Kind::Free)).clear();
         let start_state = (&raw const slot.start_state).cast_mut();
         start_state.write((*thread).encoder.state);
         let name = sys::thread_name();
@@ -182,7 +228,67 @@ fn set_up(shared: &Shared, index: u32) -> *mut Thread {
     }
 }
 
+/// Events that may share one reading of the clock.
+const STAMP_CREDIT: u32 = 16;
+
 impl Thread {
+    fn backing(&mut self) -> *mut Room {
+        (&raw mut *self).cast()
+    }
+
+    /// The cache for one kind of event.
+    #[inline(always)]
+    pub fn cache(&mut self, kind: Kind) -> &'static mut Cache {
+        // SAFETY: the state is the first part of a Room that stays mapped; the
+        // caches are this thread's own and no reference outlives a hook.
+        unsafe { &mut (*self.backing()).caches[kind as usize] }
+    }
+
+    /// Memory for a walk.
+    pub fn scratch(&mut self) -> *mut Scratch {
+        // SAFETY: as cache().
+        unsafe { &raw mut (*self.backing()).scratch }
+    }
+
+    /// Memory for a walk without the cache.
+    pub fn plain_frames(&mut self) -> *mut [u64; MAX_FRAMES] {
+        // SAFETY: as cache().
+        unsafe { &raw mut (*self.backing()).plain }
+    }
+
+    /// The stamp of an event that happens now.
+    ///
+    /// The clock is read when the recorder has ticked since the last reading,
+    /// and every sixteenth event. The recorder ticks *before* it looks at the
+    /// rings, so an event that depends on one it has not seen yet has read the
+    /// clock after the recorder did: the order of epochs is never wrong, only
+    /// the order of other threads' events inside a tick is not known.
+    #[inline(always)]
+    pub fn stamp(&mut self) -> u64 {
+        // SAFETY: the header stays mapped.
+        let tick = unsafe { (*self.tick).load(Relaxed) };
+        if self.stamp_credit == 0 || tick != self.stamp_tick {
+            self.stamp_tick = tick;
+            self.stamp_credit = STAMP_CREDIT;
+            self.stamp = arch::stamp();
+        }
+        self.stamp_credit -= 1;
+        self.stamp
+    }
+
+    /// Counts what a walk cost, in our own cache line.
+    pub fn tally(&mut self, tally: Tally) {
+        // SAFETY: the slot is ours.
+        let slot = unsafe { &*self.slot };
+        let add = |counter: &core::sync::atomic::AtomicU64, n: u64| {
+            counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+        };
+        add(&slot.walks, 1);
+        add(&slot.fresh, u64::from(tally.fresh));
+        add(&slot.partial, u64::from(tally.partial));
+        add(&slot.stale, u64::from(tally.stale));
+    }
+
     /// Tells the recorder about everything up to the cursor.
     #[inline(always)]
     pub fn publish(&mut self) {
@@ -295,6 +401,8 @@ impl Thread {
         }
         self.limit = core::ptr::null_mut();
         self.deleting = 0;
+        self.cache(Kind::Alloc).clear();
+        self.cache(Kind::Free).clear();
         let stamp = arch::stamp();
         if self.make_room() {
             // SAFETY: room was made.

@@ -37,6 +37,9 @@ pub struct Args {
     /// Take no stacks for frees: smaller and faster, but bad frees are told without their stacks
     #[arg(long)]
     no_free_stacks: bool,
+    /// Walk every stack twice, with and without the cache; abort the program on a difference
+    #[arg(long, hide = true)]
+    validate: bool,
     /// When a thread's ring is full: wait for the recorder (nothing is lost), or drop and count
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_full: OnFull,
@@ -77,6 +80,7 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         force: args.force,
         actual_size: args.actual_size,
         no_free_stacks: args.no_free_stacks,
+        validate: args.validate,
         drop_when_full: args.on_full == OnFull::Drop,
         follow_exec: args.follow == Follow::Exec,
         max_trace_size: args.max_trace_size,

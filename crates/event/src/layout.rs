@@ -63,54 +63,39 @@ pub const SLOT_OWNED: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counter {
-    /// Stacks walked.
-    Walks = 0,
-    /// Frames found by walking.
-    Frames = 1,
     /// Unwind rules compiled from `.eh_frame`.
-    RulesCompiled = 2,
+    RulesCompiled = 0,
     /// Rules that could not be stored because the table was full.
-    RulesFull = 3,
-    /// Nodes made.
-    Nodes = 4,
+    RulesFull = 1,
     /// Heap operations inside the agent's own work.
-    Nested = 5,
+    Nested = 2,
     /// Nested operations for which there was no room.
-    NestedLost = 6,
+    NestedLost = 3,
     /// Threads for which no ring was free.
-    NoSlot = 7,
+    NoSlot = 4,
     /// Events of such threads.
-    NoSlotEvents = 8,
+    NoSlotEvents = 5,
     /// A hook found its busy flag stale (a signal handler left with longjmp).
-    StaleBusy = 9,
+    StaleBusy = 6,
     /// Times that a thread waited for room.
-    Stalls = 10,
+    Stalls = 7,
     /// Modules found.
-    Modules = 11,
+    Modules = 8,
     /// Times that a module went away.
-    Unloads = 12,
-    /// Stacks answered by the cache alone.
-    CacheHits = 13,
-    /// Stacks whose outer part came from the cache.
-    CachePartial = 14,
-    /// Cached stacks that did not verify.
-    CacheStale = 15,
+    Unloads = 9,
     /// Stacks compared with a fresh walk.
-    Validated = 16,
+    Validated = 10,
     /// Lost events: a full ring and nobody may wait.
-    Dropped = 17,
+    Dropped = 11,
 }
 
 impl Counter {
     /// How many there are room for.
     pub const COUNT: usize = 32;
     /// The names, in the order of the numbers.
-    pub const NAMES: [&'static str; 18] = [
-        "walks",
-        "frames",
+    pub const NAMES: [&'static str; 12] = [
         "rules_compiled",
         "rules_full",
-        "nodes",
         "nested",
         "nested_lost",
         "no_slot",
@@ -119,9 +104,6 @@ impl Counter {
         "stalls",
         "modules",
         "unloads",
-        "cache_hits",
-        "cache_partial",
-        "cache_stale",
         "validated",
         "dropped",
     ];
@@ -235,8 +217,14 @@ pub struct Slot {
     pub waiting: AtomicU32,
     /// Unused.
     pub pad0: u32,
-    /// The end of the producer's cache line.
-    pub pad1: [u64; 4],
+    /// Stacks that were walked, wholly or in part. Written by the thread.
+    pub walks: AtomicU64,
+    /// Frames found by walking. Written by the thread.
+    pub fresh: AtomicU64,
+    /// Walks that ended at a cached frame. Written by the thread.
+    pub partial: AtomicU64,
+    /// Walks that met a cached frame which did not verify. Written by the thread.
+    pub stale: AtomicU64,
     /// Bytes read so far, ever. Written by the recorder.
     pub tail: AtomicU64,
     /// The end of the consumer's cache line.

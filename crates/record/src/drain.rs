@@ -297,6 +297,17 @@ impl Drain {
         (0..memory.slots()).filter(|&i| memory.slot(i).state.load(Relaxed) == SLOT_OWNED).count()
     }
 
+    /// What walking cost, over all slots: walks, frames, partial hits, stale ones.
+    pub fn walking(&self, memory: &Memory) -> [(&'static str, u64); 4] {
+        let sum = |field: fn(&Slot) -> u64| (0..memory.slots()).map(|i| field(memory.slot(i))).sum();
+        [
+            ("walks", sum(|s| s.walks.load(Relaxed))),
+            ("frames_walked", sum(|s| s.fresh.load(Relaxed))),
+            ("cache_partial", sum(|s| s.partial.load(Relaxed))),
+            ("cache_stale", sum(|s| s.stale.load(Relaxed))),
+        ]
+    }
+
     /// Events dropped and nanoseconds waited, over all slots.
     pub fn losses(&self, memory: &Memory) -> (u64, u64) {
         (0..memory.slots()).fold((0, 0), |(dropped, stalled), i| {

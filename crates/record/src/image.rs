@@ -133,6 +133,8 @@ impl Image {
     /// everything, however late its stamp.
     pub fn epoch(&mut self, last: bool) -> u64 {
         let (ns, stamp) = now();
+        // Before the rings are looked at: see the agent's stamps.
+        self.memory.header().recorder.tick.fetch_add(1, SeqCst);
         let exe = self.exe.to_string_lossy().into_owned();
         let writer = if self.cut.is_none() { self.writer.as_mut() } else { None };
         let bound = if last { None } else { Some(stamp) };
@@ -196,6 +198,7 @@ impl Image {
             .iter()
             .zip(&header.counters)
             .map(|(name, value)| ((*name).to_owned(), value.load(Relaxed)))
+            .chain(self.drain.walking(&self.memory).map(|(name, value)| (name.to_owned(), value)))
             .chain([
                 ("agent_nodes".to_owned(), u64::from(self.memory.node_count())),
                 ("shared_bytes".to_owned(), self.memory.touched()),

@@ -30,6 +30,9 @@ pub struct Options {
     pub drop_when_full: bool,
     /// Take no stacks for frees.
     pub no_free_stacks: bool,
+    /// Walk every stack a second time without the cache, and abort the target on
+    /// a difference (for tests).
+    pub validate: bool,
     /// Record later images of an exec chain.
     pub follow_exec: bool,
     /// Greatest size of the trace, bytes.
@@ -46,6 +49,7 @@ impl Default for Options {
             actual_size: false,
             drop_when_full: false,
             no_free_stacks: false,
+            validate: false,
             follow_exec: true,
             max_trace_size: None,
             compression: Compression::Zstd(1),
@@ -59,6 +63,7 @@ impl Options {
         Settings {
             options: bit(self.actual_size, OPT_USABLE)
                 | bit(self.drop_when_full, OPT_DROP)
+                | bit(self.validate, OPT_VALIDATE)
                 | bit(!self.no_free_stacks, OPT_FREE_STACKS),
             depth: 0,
             follow_exec: self.follow_exec,
@@ -296,7 +301,6 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
     loop {
         let bell = image.memory.header().recorder.doorbell.load(Acquire);
         let taken = image.epoch(false);
-        image.memory.header().recorder.tick.fetch_add(1, Release);
         if let Some((status, usage)) = try_wait(pid) {
             return Step::Ended(status, usage);
         }
@@ -440,7 +444,6 @@ mod follow_by_hand {
         loop {
             let bell = image.memory.header().recorder.doorbell.load(Acquire);
             let taken = image.epoch(false);
-            image.memory.header().recorder.tick.fetch_add(1, Release);
             if gone() {
                 return;
             }

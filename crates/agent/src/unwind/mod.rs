@@ -3,8 +3,10 @@
 //! A *rule* says, for one code address, how the caller's registers follow from
 //! this frame's. It is compiled once from `.eh_frame` ([`cfi`]), packed into 64
 //! bits ([`rule`]) and kept in a process-wide table that is read without a lock
-//! ([`table`]). [`walk`] applies rules frame by frame.
+//! ([`table`]). [`walk`] applies rules frame by frame; [`cache`] stands in front
+//! and walks only what has changed.
 
+pub mod cache;
 pub mod cfi;
 pub mod rule;
 pub mod table;

@@ -33,6 +33,12 @@ impl Span {
         if address >= self.low && address + 8 <= self.high { true } else { self.extend(address) }
     }
 
+    /// Is everything from `low` up to and with the eight bytes at `high` known?
+    #[inline(always)]
+    pub fn holds(&self, low: u64, high: u64) -> bool {
+        low >= self.low && high.wrapping_add(8) <= self.high && low <= high
+    }
+
     #[cold]
     #[inline(never)]
     fn extend(&mut self, address: u64) -> bool {
@@ -100,7 +106,10 @@ const EXACT: u64 = 1 << 47;
 
 /// The packed address and the rule of `pc`.
 #[inline(always)]
-fn rule_of(pc: u64, exact: bool) -> (u64, Rule) {
+pub fn rule_of(pc: u64, exact: bool) -> (u64, Rule) {
+    if pc >= EXACT {
+        return (Node::pack(pc, Node::NO_MODULE), Rule::bad(Truncation::NoModule));
+    }
     let key = if exact { pc | EXACT } else { pc };
     match table::find(key) {
         Some(found) => found,
@@ -128,30 +137,54 @@ fn resolve(pc: u64, exact: bool) -> (u64, Rule) {
     (key, rule)
 }
 
-/// Walks from the frame that called an entry point.
-///
-/// `sp` is the address of the return slot, `bp` the frame pointer at entry.
-/// Fills `frames` with packed addresses, innermost first, and returns their
-/// number and how it ended.
+/// The words that one step read, in the order of the walk; a saved rbp last.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Words {
+    /// Where.
+    pub address: [u64; 3],
+    /// What.
+    pub value: [u64; 3],
+    /// How many.
+    pub count: u8,
+    /// Is the last of them a saved rbp?
+    pub last_is_bp: bool,
+}
+
+impl Words {
+    #[inline(always)]
+    fn push(&mut self, address: u64, value: u64) {
+        let at = usize::from(self.count);
+        if let (Some(a), Some(v)) = (self.address.get_mut(at), self.value.get_mut(at)) {
+            *a = address;
+            *v = value;
+            self.count += 1;
+        }
+    }
+}
+
+/// The registers in the frame that called an entry point, from those at entry:
+/// `sp` is the address of the return slot.
 ///
 /// # Safety
-/// `sp` and `bp` are this thread's registers, and the frames that they describe
-/// stay alive during the call.
-#[inline]
-pub unsafe fn walk(sp: u64, bp: u64, span: &mut Span, frames: &mut [u64]) -> (usize, End) {
+/// `sp` is this thread's stack pointer at the entry of a function.
+#[inline(always)]
+pub unsafe fn caller(sp: u64, bp: u64) -> Registers {
+    // SAFETY: the return slot of a function that is running.
+    Registers { pc: unsafe { read(sp) }, sp: sp + 8, bp }
+}
+
+/// Walks from `now`, without a cache. Fills `frames` with packed addresses,
+/// innermost first, and returns their number and how it ended.
+///
+/// # Safety
+/// `now` describes a frame of this thread that stays alive during the call.
+pub unsafe fn walk(mut now: Registers, span: &mut Span, frames: &mut [u64]) -> (usize, End) {
     let mut count = 0;
-    if !span.covers(sp) {
-        return (0, End::Cut(Truncation::BadStack));
-    }
-    // SAFETY: covered.
-    let mut now = Registers { pc: unsafe { read(sp) }, sp: sp + 8, bp };
     let mut exact = false;
     loop {
         if now.pc == 0 {
             return (count, End::Complete);
-        }
-        if now.pc >= EXACT {
-            return (count, End::Cut(Truncation::NoModule));
         }
         let Some(place) = frames.get_mut(count) else {
             return (count, End::Cut(Truncation::TooDeep));
@@ -162,9 +195,10 @@ pub unsafe fn walk(sp: u64, bp: u64, span: &mut Span, frames: &mut [u64]) -> (us
         *place = if exact { Node::pack(now.pc + 1, (key >> 48) as u16) } else { key };
         count += 1;
         // SAFETY: the caller's promise.
-        match unsafe { step(&mut now, rule, span) } {
-            Ok(signal) => exact = signal,
-            Err(end) => return (count, end),
+        match unsafe { step(&mut now, rule, span, &mut Words::default()) } {
+            Step::Caller => exact = false,
+            Step::Interrupted => exact = true,
+            Step::End(end) => return (count, end),
         }
     }
 }
@@ -179,36 +213,49 @@ unsafe fn read(address: u64) -> u64 {
     unsafe { (address as *const u64).read_unaligned() }
 }
 
-/// Applies one rule. `Ok(true)`: the next pc was interrupted by a signal.
+/// Where one step led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To the caller: the new pc is a return address.
+    Caller,
+    /// To a frame that a signal interrupted at the new pc.
+    Interrupted,
+    /// There is no further frame.
+    End(End),
+}
+
+/// Applies one rule, and notes the words it reads.
 ///
 /// # Safety
 /// As [`walk`].
 #[inline(always)]
-unsafe fn step(now: &mut Registers, rule: Rule, span: &mut Span) -> Result<bool, End> {
+pub unsafe fn step(now: &mut Registers, rule: Rule, span: &mut Span, words: &mut Words) -> Step {
     const CFA_SP: u64 = Kind::CfaSp as u64;
     const CFA_BP: u64 = Kind::CfaBp as u64;
     const CFA_DEREF: u64 = Kind::CfaDerefBp as u64;
     const CFA_PLT: u64 = Kind::CfaPlt as u64;
     const SIGNAL: u64 = Kind::Signal as u64;
     const END: u64 = Kind::End as u64;
-    let bad_stack = End::Cut(Truncation::BadStack);
+    let bad_stack = Step::End(End::Cut(Truncation::BadStack));
     let cfa = match rule.kind() {
         CFA_SP => now.sp.wrapping_add(rule.cfa_offset() as u64),
         CFA_BP => now.bp.wrapping_add(rule.cfa_offset() as u64),
         CFA_DEREF => {
             let at = now.bp.wrapping_add(rule.cfa_offset() as u64);
             if !span.covers(at) {
-                return Err(bad_stack);
+                return bad_stack;
             }
             // SAFETY: covered.
-            unsafe { read(at) }
+            let cfa = unsafe { read(at) };
+            words.push(at, cfa);
+            cfa
         }
         CFA_PLT => now.sp + if now.pc & 15 >= 11 { 16 } else { 8 },
         SIGNAL => {
             let at = now.sp;
             for offset in [SIGNAL_RBP, SIGNAL_RSP, SIGNAL_RIP] {
                 if !span.covers(at.wrapping_add(offset)) {
-                    return Err(bad_stack);
+                    return bad_stack;
                 }
             }
             // SAFETY: all three are covered.
@@ -219,33 +266,38 @@ unsafe fn step(now: &mut Registers, rule: Rule, span: &mut Span) -> Result<bool,
                     pc: read(at + SIGNAL_RIP),
                 };
             }
-            return Ok(true);
+            words.push(at + SIGNAL_RIP, now.pc);
+            words.push(at + SIGNAL_RSP, now.sp);
+            words.push(at + SIGNAL_RBP, now.bp);
+            words.last_is_bp = true;
+            return Step::Interrupted;
         }
-        END => return Err(End::Complete),
+        END => return Step::End(End::Complete),
         _ => {
             let reason = Truncation::from_u8(rule.cfa_offset() as u8).unwrap_or(Truncation::UnsupportedRule);
-            return Err(End::Cut(reason));
+            return Step::End(End::Cut(reason));
         }
     };
     let ra_at = cfa.wrapping_add(rule.ra_offset() as u64);
     // The caller's frame lies above: otherwise a walk could go in circles.
     if cfa <= now.sp || !span.covers(ra_at) {
-        // A leaf that was interrupted before it pushed anything has cfa = sp + 8;
-        // equal never happens, below never happens in one stack.
-        return Err(bad_stack);
+        return bad_stack;
     }
     // SAFETY: covered.
     let pc = unsafe { read(ra_at) };
+    words.push(ra_at, pc);
     if rule.bp() != BpAt::Same as u64 {
         let base = if rule.bp() == BpAt::Cfa as u64 { cfa } else { now.bp };
         let at = base.wrapping_add(rule.bp_offset() as u64);
         if !span.covers(at) {
-            return Err(bad_stack);
+            return bad_stack;
         }
         // SAFETY: covered.
         now.bp = unsafe { read(at) };
+        words.push(at, now.bp);
+        words.last_is_bp = true;
     }
     now.sp = cfa;
     now.pc = pc;
-    Ok(false)
+    Step::Caller
 }

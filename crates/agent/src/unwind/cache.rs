@@ -1,0 +1,328 @@
+//! The verified stack cache: a stack that has not changed is not walked again.
+//!
+//! **Why it is sound.** A walk is a deterministic function of its start (pc, sp,
+//! bp), the rules, and the words it reads. The cache keeps, for the last walk,
+//! every frame's start state and every word that the step out of it read, in
+//! the order of the walk. If a new walk reaches the start state of a cached
+//! frame, and re-reading the words from there outward gives the same values,
+//! then by induction over the steps the rest of the new walk is the rest of the
+//! old one. Nothing else needs to be known: alloca, longjmp, exceptions,
+//! coroutines, signal frames and alternate stacks either change a value or do
+//! not matter.
+//!
+//! **rbp.** A state's rbp takes part only where an outer step uses it before
+//! it is loaded anew ([`Frame::live_bp`]): elsewhere it is the program's data.
+//! For the same reason a saved rbp is among the words only where it is needed.
+//!
+//! **Rules** change when a module goes ([`crate::modules::epoch`]); a cache of an
+//! older epoch is empty.
+//!
+//! **Cost.** An exact repeat is two loads and a compare for each word, no hash
+//! and no table. Otherwise the new frames are walked by rules until one meets a
+//! cached state, and only they are interned.
+//!
+//! The words may be compared in any order where all of them lie in stack memory
+//! that is known to be mapped ([`Span`]); the check of the span comes first.
+
+use highwater_event::node::{Node, NodeId, ROOT};
+
+use super::rule::{BpAt, Kind, Rule};
+use super::walk::{End, MAX_FRAMES, Registers, Span, Step, Words, rule_of, step};
+use crate::intern;
+use crate::start::Shared;
+
+/// Frames that a cache holds; a deeper stack is walked in full each time.
+pub const FRAMES: usize = 16 << 10;
+const WORDS: usize = 2 * FRAMES;
+
+/// One cached frame.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Frame {
+    /// Start state: the address that the walk stood at.
+    pc: u64,
+    /// Start state: stack pointer.
+    sp: u64,
+    /// Start state: frame pointer.
+    bp: u64,
+    /// The stack from here outward.
+    node: NodeId,
+    /// Number of words of this frame and all outer ones.
+    words: u32,
+    /// Does the walk from here outward depend on `bp`?
+    live_bp: bool,
+}
+
+/// A frame that the present walk has found.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Fresh {
+    packed: u64,
+    at: Registers,
+    rule: Rule,
+    words: Words,
+}
+
+/// Memory that a walk needs besides the cache: shared by a thread's caches.
+pub type Scratch = [Fresh; MAX_FRAMES];
+
+/// The last walk of one kind on one thread. Outermost frame first.
+#[repr(C)]
+pub struct Cache {
+    len: usize,
+    epoch: u32,
+    frames: [Frame; FRAMES],
+    addresses: [u64; WORDS],
+    values: [u64; WORDS],
+}
+
+/// What a look-up cost, for the counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Frames walked by rules.
+    pub fresh: u32,
+    /// A cached part was used.
+    pub partial: bool,
+    /// A part looked the same at first and was not.
+    pub stale: bool,
+}
+
+impl Cache {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// The node of the stack that starts at `now`, if it is exactly the cached
+    /// one.
+    ///
+    /// # Safety
+    /// As [`super::walk::walk`].
+    #[inline(always)]
+    pub unsafe fn exact(&self, now: Registers, span: &Span, epoch: u32) -> Option<NodeId> {
+        if self.len == 0 || self.epoch != epoch {
+            return None;
+        }
+        // SAFETY: len <= FRAMES.
+        let top = unsafe { self.frames.get_unchecked(self.len - 1) };
+        let same = top.pc == now.pc && top.sp == now.sp && (top.bp == now.bp || !top.live_bp);
+        // SAFETY: the caller's promise.
+        if same && unsafe { self.verify(top.words as usize, now.sp, span) } == 0 {
+            return Some(top.node);
+        }
+        None
+    }
+
+    /// Compares the `words` outermost words with the stack. Returns 0 if all
+    /// are the same, else one more than the index of a word that is not.
+    ///
+    /// # Safety
+    /// As [`super::walk::walk`].
+    #[inline(always)]
+    unsafe fn verify(&self, words: usize, sp: u64, span: &Span) -> usize {
+        // All words lie above the start's sp (or it is an odd stack, and then
+        // the span does not hold them all); the outermost is the first.
+        // SAFETY: words <= WORDS.
+        if words != 0 && !span.holds(sp, unsafe { *self.addresses.get_unchecked(0) }) {
+            // SAFETY: the caller's promise.
+            return unsafe { self.verify_in_order(words, span) };
+        }
+        let mut at = words;
+        // SAFETY: indices below WORDS; addresses inside the span (a word
+        // between two addresses of the span is mapped).
+        unsafe {
+            let differs = |i: usize| {
+                let address = *self.addresses.get_unchecked(i);
+                (address as *const u64).read_unaligned() ^ *self.values.get_unchecked(i)
+            };
+            while at >= 4 {
+                let any = differs(at - 1) | differs(at - 2) | differs(at - 3) | differs(at - 4);
+                if any != 0 {
+                    break;
+                }
+                at -= 4;
+            }
+            while at > 0 {
+                if differs(at - 1) != 0 {
+                    return at;
+                }
+                at -= 1;
+            }
+        }
+        0
+    }
+
+    /// The same one by one, in the order of the walk: touches memory only where
+    /// a fresh walk would.
+    #[cold]
+    #[inline(never)]
+    unsafe fn verify_in_order(&self, words: usize, span: &Span) -> usize {
+        let mut span = *span;
+        for at in (1..=words).rev() {
+            let address = self.addresses[at - 1];
+            if !span.covers(address) {
+                return at;
+            }
+            // SAFETY: just seen to be readable.
+            if unsafe { (address as *const u64).read_unaligned() } != self.values[at - 1] {
+                return at;
+            }
+        }
+        0
+    }
+
+    /// The node of the stack that starts at `now`: walks what is new, verifies
+    /// and takes the rest from the last walk, and keeps the result.
+    ///
+    /// # Safety
+    /// As [`super::walk::walk`].
+    #[inline(never)]
+    pub unsafe fn walk(
+        &mut self,
+        shared: &Shared,
+        start: Registers,
+        span: &mut Span,
+        scratch: &mut Scratch,
+        epoch: u32,
+        tally: &mut Tally,
+    ) -> NodeId {
+        if self.epoch != epoch {
+            self.len = 0;
+            self.epoch = epoch;
+        }
+        let mut now = start;
+        let mut exact = false;
+        let mut count = 0;
+        // Cached frames below this index may still be met.
+        let mut candidates = self.len;
+        let (root, end_live) = loop {
+            // Cached frames with a lower sp are dead: the stack has shrunk past them.
+            while candidates > 0 && self.frames[candidates - 1].sp < now.sp {
+                candidates -= 1;
+            }
+            if candidates > 0 && !exact {
+                let frame = self.frames[candidates - 1];
+                if frame.sp == now.sp && frame.pc == now.pc && (frame.bp == now.bp || !frame.live_bp) {
+                    // SAFETY: the caller's promise.
+                    let bad = unsafe { self.verify(frame.words as usize, now.sp, span) };
+                    if bad == 0 {
+                        tally.partial = true;
+                        self.len = candidates;
+                        break (frame.node, frame.live_bp);
+                    }
+                    tally.stale = true;
+                    // The frame whose step read that word has changed: only
+                    // frames outside it can still be met.
+                    while candidates > 0 && self.words_below(candidates - 1) >= bad {
+                        candidates -= 1;
+                    }
+                    candidates = candidates.saturating_sub(1);
+                }
+            }
+            if now.pc == 0 {
+                self.len = 0;
+                break (ROOT, false);
+            }
+            let Some(place) = scratch.get_mut(count) else {
+                self.len = 0;
+                break (intern::marker(highwater_event::node::Truncation::TooDeep), false);
+            };
+            let (packed, rule) = rule_of(now.pc, exact);
+            let mut words = Words::default();
+            let at = now;
+            // SAFETY: the caller's promise.
+            let result = unsafe { step(&mut now, rule, span, &mut words) };
+            *place = Fresh {
+                packed: if exact { Node::pack(at.pc + 1, (packed >> 48) as u16) } else { packed },
+                at: if exact { Registers { pc: 0, ..at } } else { at },
+                rule,
+                words,
+            };
+            count += 1;
+            match result {
+                Step::Caller => exact = false,
+                Step::Interrupted => exact = true,
+                Step::End(end) => {
+                    self.len = 0;
+                    break (
+                        match end {
+                            End::Complete => ROOT,
+                            End::Cut(reason) => intern::marker(reason),
+                        },
+                        false,
+                    );
+                }
+            }
+        };
+        tally.fresh = count as u32;
+        // SAFETY: `count` entries of the scratch were filled above.
+        unsafe { self.push(shared, root, end_live, scratch, count) }
+    }
+
+    /// Words of the frames outside `index`.
+    fn words_below(&self, index: usize) -> usize {
+        if index == 0 { 0 } else { self.frames[index - 1].words as usize }
+    }
+
+    /// Interns and keeps the fresh frames, outermost first.
+    unsafe fn push(
+        &mut self,
+        shared: &Shared,
+        root: NodeId,
+        mut outer_live: bool,
+        scratch: &Scratch,
+        count: usize,
+    ) -> NodeId {
+        let mut node = root;
+        let mut words = self.words_below(self.len);
+        let fits = self.len + count <= FRAMES && words + 3 * count <= WORDS;
+        for fresh in scratch[..count].iter().rev() {
+            node = intern::intern(shared, node, fresh.packed);
+            if !fits {
+                continue;
+            }
+            let (live, kept) = needs(fresh.rule, outer_live);
+            for i in 0..usize::from(fresh.words.count) {
+                // The saved rbp is the last word, if the step read one.
+                if i + 1 == usize::from(fresh.words.count) && fresh.words.last_is_bp && !kept {
+                    break;
+                }
+                self.addresses[words] = fresh.words.address[i];
+                self.values[words] = fresh.words.value[i];
+                words += 1;
+            }
+            self.frames[self.len] = Frame {
+                pc: fresh.at.pc,
+                sp: fresh.at.sp,
+                bp: fresh.at.bp,
+                node,
+                words: words as u32,
+                live_bp: live,
+            };
+            self.len += 1;
+            outer_live = live;
+        }
+        if !fits {
+            self.len = 0;
+        }
+        node
+    }
+}
+
+/// Does a walk from a frame with this rule depend on rbp, and does it on the
+/// rbp that the frame has saved? `outer` says whether the caller's walk does.
+fn needs(rule: Rule, outer: bool) -> (bool, bool) {
+    let kind = rule.kind();
+    if kind == Kind::Signal as u64 {
+        return (false, outer);
+    }
+    if kind == Kind::End as u64 || kind == Kind::Bad as u64 {
+        return (false, false);
+    }
+    let for_cfa = kind == Kind::CfaBp as u64 || kind == Kind::CfaDerefBp as u64;
+    if rule.bp() == BpAt::Same as u64 {
+        (for_cfa || outer, false)
+    } else {
+        (for_cfa || (outer && rule.bp() == BpAt::Bp as u64), outer)
+    }
+}
