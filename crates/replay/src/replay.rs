@@ -356,6 +356,9 @@ impl Replay {
     #[inline]
     fn place(&mut self, event: &Event, fields: &Fields) {
         let mut block = Block::live(fields);
+        if !self.owed.is_empty() && self.owed.has(event.addr) {
+            block.set_owed(true);
+        }
         match self.table.find(event.addr) {
             None => _ = self.table.insert(block),
             Some(place) => {
@@ -536,9 +539,33 @@ impl Replay {
         self.totals.order_repairs += 1;
         self.peak.repaired(block.size, self.now);
         let thread = self.thread(early.event.thread);
-        self.released(block, thread);
+        let temporary = self.released(block, thread);
         if !block.matches(early.event.api) {
             self.mismatched(&early.event, block);
+        }
+        // Remembered like any freed block, unless a later one lives there already.
+        let mut dead = Block::live(block);
+        dead.set_live(false);
+        let place = match self.table.find(block.addr) {
+            None => self.table.insert(dead),
+            Some(place) if !self.table.get(place).is_live() => {
+                *self.table.get_mut(place) = dead;
+                place
+            }
+            Some(_) => return,
+        };
+        let freed = Freed {
+            place,
+            node: early.event.node,
+            alloc_seqno: block.seqno,
+            seqno: early.event.seqno,
+            ns: self.now,
+            thread,
+            api: early.event.api,
+            temporary,
+        };
+        if let Some(out) = self.freed.push(freed) {
+            self.forget(&out);
         }
     }
 
@@ -704,7 +731,10 @@ impl Replay {
     }
 
     fn revive(&mut self, freed: &Freed, block: &Block) {
-        self.table.get_mut(freed.place).set_live(true);
+        let owed = self.owed.has(block.addr());
+        let revived = self.table.get_mut(freed.place);
+        revived.set_live(true);
+        revived.set_owed(owed);
         self.unreleased(&block.fields(), freed.thread, freed.ns, freed.temporary);
         if self.threads.len() > 1 {
             self.peak.repaired(block.size(), self.now);
