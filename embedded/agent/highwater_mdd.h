@@ -28,6 +28,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---------------------------------------------------------------- options */
 
 /* A port that gives threads and time says so (eCos: "iff a kernel is there"). */
@@ -424,6 +428,10 @@ extern struct highwater_mdd_header highwater_mdd;
 
 /* The history in the ring has been taken away: start an empty one. */
 void highwater_mdd_history_reset(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* HIGHWATER_MDD */
 #endif

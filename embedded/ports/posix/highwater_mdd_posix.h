@@ -24,6 +24,9 @@
 #endif
 
 /* Milliseconds of CLOCK_MONOTONIC. */
+#ifdef __cplusplus
+extern "C" {
+#endif
 uint64_t highwater_mdd_posix_now(void);
 /* pthread_self, and the name that the thread gave itself ("main" for the first). */
 uintptr_t highwater_mdd_posix_thread(void);
@@ -38,6 +41,10 @@ uint32_t highwater_mdd_posix_run_id(void);
 uintptr_t highwater_mdd_posix_stack_end(uintptr_t sp);
 /* Writes the dump to a file. 0, or an errno. */
 int highwater_mdd_posix_dump(const char *file);
+
+#ifdef __cplusplus
+}
+#endif
 
 #ifndef HIGHWATER_MDD_NOW
 #define HIGHWATER_MDD_NOW() highwater_mdd_posix_now()
