@@ -283,6 +283,13 @@ pub fn environment() -> Option<*mut *mut u8> {
     }
 }
 
+/// The stack pointer that the kernel gave the program, where glibc tells it.
+pub fn initial_stack() -> u64 {
+    let stack_end = weak_stack_end() as *const u64;
+    // SAFETY: glibc's variable, set before any other code runs.
+    if stack_end.is_null() { 0 } else { unsafe { *stack_end } }
+}
+
 /// The current environment of exec without an explicit one.
 pub fn current_environment() -> *const *const u8 {
     let environ = weak_environ() as *const *const *const u8;

@@ -175,7 +175,7 @@ fn claim(shared: &Shared) -> Option<u32> {
     for index in 0..header.slots_cap {
         let slot = shared.slot(index);
         if slot.state.load(Relaxed) == SLOT_FREE
-            && slot.state.compare_exchange(SLOT_FREE, SLOT_OWNED, AcqRel, Relaxed).is_ok()
+            && slot.state.compare_exchange(SLOT_FREE, SLOT_CLAIMED, AcqRel, Relaxed).is_ok()
         {
             header.agent.slots_used.fetch_max(index + 1, AcqRel);
             return Some(index);
@@ -221,6 +221,7 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         slot.start_stamp.store(now, Relaxed);
         slot.thread.store(shared.header().agent.thread_count.fetch_add(1, Relaxed), Relaxed);
         slot.generation.fetch_add(1, Release);
+        slot.state.store(SLOT_OWNED, Release);
         compiler_fence(Release);
         (*thread).busy = IDLE;
         arch::set_thread_word(thread as usize);

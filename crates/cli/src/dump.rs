@@ -11,7 +11,7 @@ use crate::trace::{self, TraceArgs};
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  highwater dump app.hwt                        blocks alive at the end\n  \
-                  highwater dump --at peak -S N app.hwt         at the peak, largest first\n  \
+                  highwater dump --at peak -S size app.hwt      at the peak, largest first\n  \
                   highwater dump -F size_min=4k -F thread=2 app.hwt"
 )]
 pub struct Args {
@@ -26,8 +26,8 @@ pub struct Args {
     /// Only blocks with KEY=VALUE; may be repeated
     #[arg(short = 'F', value_name = "KEY=VALUE")]
     filter: Vec<String>,
-    /// Sort keys, the first counts most: p address, n size, s seqno, a api, t thread; capitals downwards
-    #[arg(short = 'S', value_name = "KEYS", default_value = "p")]
+    /// Sort keys, the first counts most: ptr, size, seqno, time, thread, api, stack
+    #[arg(short = 'S', value_name = "KEYS", default_value = "ptr")]
     sort: String,
     /// Reverse the order
     #[arg(short = 'r')]

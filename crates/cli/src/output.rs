@@ -68,6 +68,19 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "highwater: {line}");
 }
 
+/// The exit code of a bad command line (or of --help): 2, but 125 from `run`,
+/// whose other codes are the program's own.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    // Nobody may be listening.
+    let _ = error.print();
+    let runs = std::env::args_os().skip(1).find(|a| !a.to_string_lossy().starts_with('-'));
+    match error.exit_code() {
+        0 => ExitCode::SUCCESS,
+        _ if runs.is_some_and(|a| a == "run") => ExitCode::from(125),
+        _ => ExitCode::from(2),
+    }
+}
+
 /// The exit code of a view: 0, or 2 with the reason on stderr. Who closes the
 /// pipe has seen enough: 0.
 pub fn finish(result: anyhow::Result<()>) -> ExitCode {

@@ -1,7 +1,7 @@
 //! `highwater run`: record a program, then say what was seen.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use highwater_query::{Session, SessionOptions, Stats};
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_trace_size: Option<u64>,
     /// The program and its arguments
-    #[arg(required = true, value_name = "PROG", allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "PROG")]
     command: Vec<OsString>,
 }
 
@@ -106,8 +106,10 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
 /// The summary of the last image, and what else there is to say.
 fn report(outcome: &Outcome, colour: Colour) {
     if let Some(last) = outcome.images.last() {
-        if let Err(error) = summary(&last.path, colour) {
-            say(&format!("{error:#}"));
+        match summary(&last.path, colour) {
+            Ok(stats) if outcome.own_allocator => say(&unseen(&stats, outcome.max_rss)),
+            Ok(_) => {}
+            Err(error) => say(&format!("{error:#}")),
         }
         if outcome.images.len() > 1 {
             let earlier: Vec<String> =
@@ -120,7 +122,7 @@ fn report(outcome: &Outcome, colour: Colour) {
     }
 }
 
-fn summary(path: &PathBuf, colour: Colour) -> anyhow::Result<()> {
+fn summary(path: &Path, colour: Colour) -> anyhow::Result<Stats> {
     let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
     let mut session = Session::open(path, options)?;
     let replay = session.replay()?;
@@ -131,5 +133,16 @@ fn summary(path: &PathBuf, colour: Colour) -> anyhow::Result<()> {
     for line in highwater_render::run_summary::lines(&colour.stderr(), &mut session, &stats, &replay) {
         say(&line);
     }
-    Ok(())
+    Ok(stats)
+}
+
+/// How much of the program's memory passed its own allocator.
+fn unseen(stats: &Stats, max_rss: u64) -> String {
+    let seen = stats.totals.peak_bytes.min(max_rss);
+    let share = (max_rss - seen).saturating_mul(100).checked_div(max_rss).unwrap_or(0);
+    format!(
+        "{} of {} that were resident at most passed no malloc of the C library: {share} % of the memory is unseen",
+        highwater_render::human::bytes(max_rss - seen),
+        highwater_render::human::bytes(max_rss),
+    )
 }

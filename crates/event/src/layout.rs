@@ -58,6 +58,9 @@ pub const RECORDER_GONE: u32 = 3;
 pub const SLOT_FREE: u32 = 0;
 /// [`Slot::state`]: a thread writes into the ring.
 pub const SLOT_OWNED: u32 = 1;
+/// [`Slot::state`]: a thread has taken the slot and is filling it in; the other
+/// fields may still be those of the last owner.
+pub const SLOT_CLAIMED: u32 = 2;
 
 /// Rare things that the agent counts, by name. The order is the file's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +232,8 @@ pub struct Slot {
     pub tail: AtomicU64,
     /// The end of the consumer's cache line.
     pub pad2: [u64; 7],
-    /// `SLOT_*`: FREE to OWNED by a thread (compare and swap), back by the recorder.
+    /// `SLOT_*`: FREE to CLAIMED (compare and swap) to OWNED by a thread, back to
+    /// FREE by the recorder, which does that only to OWNED slots.
     pub state: AtomicU32,
     /// Kernel thread id of the owner, in the target's name space.
     pub tid: AtomicU32,

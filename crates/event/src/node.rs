@@ -95,8 +95,9 @@ truncations! {
     TooDeep = 5, "too many frames";
     /// The frame limit that the user asked for (`--depth`).
     DepthLimit = 6, "cut by --depth";
-    /// A heap operation inside the agent's own work (a signal handler).
-    Nested = 7, "made in a signal handler inside the recorder";
+    /// A heap operation inside another one (a signal handler, a new handler, an
+    /// exception object).
+    Nested = 7, "made inside another heap operation";
     /// The node table is full.
     TableFull = 8, "stack table full";
     /// Stacks were switched off for this event.

@@ -37,18 +37,71 @@ pub fn record(pid: u32, fd: i32, token: u64, options: &Options) -> Result<(), Re
     }
     let mut image = Image::open(memory, pid, 0, options)?;
     let stack = process::stat(pid).map(|s| s.start_stack);
+    let handle = PidFd::open(pid);
     let mut how = EndedHow::Lost;
     run::follow_to_end(&mut image, || match process::stat(pid) {
         None => true,
         Some(stat) if Some(stat.start) != born || stat.state == b'Z' => true,
-        Some(stat) if Some(stat.start_stack) != stack => {
+        Some(stat) if stat.start_stack != 0 && Some(stat.start_stack) != stack => {
             how = EndedHow::Exec;
             true
         }
         Some(_) => false,
     });
-    image.finish(how, 0, 0);
+    let (how, code) = match (how, handle.and_then(|h| h.exit_status())) {
+        (EndedHow::Lost, Some(status)) if libc::WIFSIGNALED(status) => {
+            (EndedHow::Signal, libc::WTERMSIG(status))
+        }
+        (EndedHow::Lost, Some(status)) => (EndedHow::Exit, libc::WEXITSTATUS(status)),
+        (how, _) => (how, 0),
+    };
+    image.finish(how, code, 0);
     Ok(())
+}
+
+/// A handle on a process that is not our child.
+struct PidFd(std::os::fd::OwnedFd);
+
+/// `struct pidfd_info` of `linux/pidfd.h`, as of Linux 6.15.
+#[repr(C)]
+#[derive(Default)]
+struct PidFdInfo {
+    mask: u64,
+    cgroup: u64,
+    ids: [u32; 12],
+    exit_code: i32,
+    coredump: u32,
+    spare: u32,
+}
+
+impl PidFd {
+    fn open(pid: u32) -> Option<PidFd> {
+        // SAFETY: a new descriptor, ours from here on.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+            (fd >= 0).then(|| PidFd(run::adopt(fd as i32)))
+        }
+    }
+
+    /// The wait status, where the kernel keeps it for others than the parent
+    /// (Linux 6.15). The parent has to collect the process first: it is given a
+    /// moment.
+    fn exit_status(&self) -> Option<i32> {
+        const PIDFD_INFO_EXIT: u64 = 1 << 3;
+        // _IOWR(0xFF, 11, struct pidfd_info) with the first published size, 64.
+        const PIDFD_GET_INFO: libc::c_ulong = 3 << 30 | 64 << 16 | 0xff << 8 | 11;
+        use std::os::fd::AsRawFd;
+        for _ in 0..50 {
+            let mut info = PidFdInfo { mask: PIDFD_INFO_EXIT, ..PidFdInfo::default() };
+            // SAFETY: a buffer at least as large as the size in the request.
+            let result = unsafe { libc::ioctl(self.0.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
+            if result == 0 && info.mask & PIDFD_INFO_EXIT != 0 {
+                return Some(info.exit_code);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
 }
 
 fn settings(options: &Options) -> Settings {

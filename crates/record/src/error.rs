@@ -26,6 +26,14 @@ pub enum RecordError {
         /// Why, and the way out.
         reason: String,
     },
+    /// The program is of a kind that this machine or this tool cannot execute.
+    #[error("{path}: {reason}")]
+    WrongKind {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The trace would overwrite a file.
     #[error("{0} exists already; remove it, choose another name with -o, or add --force")]
     Exists(PathBuf),
@@ -58,7 +66,7 @@ impl RecordError {
     pub fn exit_code(&self) -> i32 {
         match self {
             RecordError::NotFound(_) => 127,
-            RecordError::NotExecutable { .. } => 126,
+            RecordError::NotExecutable { .. } | RecordError::WrongKind { .. } => 126,
             _ => 125,
         }
     }

@@ -37,6 +37,8 @@ pub struct Image {
     cut: Option<String>,
     /// Process ids mean the same to the target and to us.
     same_pids: bool,
+    /// The trace has a greatest size.
+    limited: bool,
 }
 
 /// What an image left behind.
@@ -52,6 +54,8 @@ pub struct Recorded {
     pub bytes: u64,
     /// Why the trace ends before the target, if it does.
     pub cut: Option<String>,
+    /// Bytes that it shared with us.
+    pub shared: u64,
 }
 
 impl Image {
@@ -106,6 +110,7 @@ impl Image {
             page_size,
             cut: None,
             same_pids,
+            limited: options.max_trace_size.is_some(),
         };
         let start_stamp = image.memory.header().agent.start_stamp.load(Relaxed);
         image.write(|writer| writer.clock(ClockPoint { stamp: start_stamp, ns: 0 }));
@@ -145,6 +150,10 @@ impl Image {
                 0
             }
         };
+        if self.limited && taken > 0 {
+            // What is written in small pieces comes closer to a size limit.
+            self.flush();
+        }
         // Both clocks, often enough for a straight line between.
         if last || ns.saturating_sub(self.last_clock) > 50_000_000 {
             self.last_clock = ns;
@@ -232,6 +241,7 @@ impl Image {
             events: self.drain.events,
             bytes,
             cut: self.cut.clone(),
+            shared: self.memory.touched(),
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Program {
     pub path: PathBuf,
     /// Sentences for the summary, should nothing or little be recorded.
     pub hints: Vec<String>,
+    /// It has an allocator of its own linked in.
+    pub own_allocator: bool,
 }
 
 /// Finds the command like execvp does.
@@ -68,7 +70,7 @@ pub fn inspect(path: &Path) -> Result<Program, RecordError> {
 }
 
 fn inspect_at(path: &Path, depth: u32) -> Result<Program, RecordError> {
-    let mut program = Program { path: path.to_path_buf(), hints: Vec::new() };
+    let mut program = Program { path: path.to_path_buf(), hints: Vec::new(), own_allocator: false };
     let mut head = [0u8; 256];
     let Ok(n) = File::open(path).and_then(|mut f| f.read(&mut head)) else { return Ok(program) };
     let head = head.get(..n).unwrap_or_default();
@@ -84,7 +86,18 @@ fn inspect_at(path: &Path, depth: u32) -> Result<Program, RecordError> {
             {
                 interpreter = found;
             }
-            program.hints = inspect_at(&interpreter, depth + 1)?.hints;
+            if !interpreter.exists() {
+                return Err(RecordError::WrongKind {
+                    path: path.to_path_buf(),
+                    reason: format!(
+                        "its first line names an interpreter that is not there: {}",
+                        interpreter.display()
+                    ),
+                });
+            }
+            let inner = inspect_at(&interpreter, depth + 1)?;
+            program.hints = inner.hints;
+            program.own_allocator = inner.own_allocator;
         }
         return Ok(program);
     }
@@ -99,10 +112,13 @@ fn inspect_at(path: &Path, depth: u32) -> Result<Program, RecordError> {
     // EM_X86_64
     let machine = u16::from_le_bytes([*head.get(18).unwrap_or(&0), *head.get(19).unwrap_or(&0)]);
     if machine != 62 {
-        return Err(unrecordable(&format!(
-            "is built for another processor ({}); highwater records programs of this machine's (x86-64)",
-            machine_name(machine)
-        )));
+        return Err(RecordError::WrongKind {
+            path: path.to_path_buf(),
+            reason: format!(
+                "is built for another processor ({}); highwater records programs of this machine's (x86-64)",
+                machine_name(machine)
+            ),
+        });
     }
     if is_privileged(path) {
         return Err(unrecordable(
@@ -166,6 +182,7 @@ fn inspect_at(path: &Path, depth: u32) -> Result<Program, RecordError> {
              or use the sanitizer's own leak report",
         ));
     }
+    program.own_allocator = own.is_some();
     if let Some(own) = own {
         program.hints.push(format!(
             "the program brings its own allocator ({own}) linked in: what it hands out is not seen; build with \

@@ -108,8 +108,10 @@ pub struct Outcome {
     pub hints: Vec<String>,
     /// The last program of the chain, if no agent came up in it.
     pub unrecorded: Option<PathBuf>,
-    /// Largest resident set of the target, bytes, ours included.
+    /// Largest resident set of the target, bytes, without what it shared with us.
     pub max_rss: u64,
+    /// The program has an allocator of its own linked in.
+    pub own_allocator: bool,
 }
 
 /// How often the rarer chores are done.
@@ -128,6 +130,18 @@ pub fn run(command: &[OsString], agent: &[u8], options: &Options) -> Result<Outc
     let name = command.first().cloned().unwrap_or_default();
     let path = program::find(&name)?;
     let program = program::inspect(&path)?;
+    let own_allocator = program.own_allocator;
+    let outcome = record(command, path, program.hints, agent, options)?;
+    Ok(Outcome { own_allocator, ..outcome })
+}
+
+fn record(
+    command: &[OsString],
+    path: PathBuf,
+    mut hints: Vec<String>,
+    agent: &[u8],
+    options: &Options,
+) -> Result<Outcome, RecordError> {
     check_output(&path, options)?;
     let agent = agent_file::provide(agent)?;
     let mut memory = Memory::create(&options.settings())?;
@@ -139,7 +153,6 @@ pub fn run(command: &[OsString], agent: &[u8], options: &Options) -> Result<Outc
     signals::pass_on_to(pid);
     let born = process::stat(pid);
     let mut images: Vec<Recorded> = Vec::new();
-    let mut hints = program.hints;
     let mut number = 0;
     loop {
         // Until an agent attaches, or the process ends without one.
@@ -278,7 +291,6 @@ enum Step {
 fn wait_for_agent(memory: &Memory, pid: u32) -> Option<(Status, libc::rusage)> {
     let state = &memory.header().agent.state;
     loop {
-        let bell = memory.header().recorder.doorbell.load(Acquire);
         if state.load(Acquire) != AGENT_ABSENT {
             return None;
         }
@@ -287,7 +299,6 @@ fn wait_for_agent(memory: &Memory, pid: u32) -> Option<(Status, libc::rusage)> {
         }
         // The agent wakes `state`; the end of the process rings the bell. One
         // futex can be slept on: short sleeps cover the other.
-        let _ = bell;
         futex_wait(state, AGENT_ABSENT, Duration::from_millis(2));
     }
 }
@@ -311,15 +322,19 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
         if image.crowded() {
             image.reclaim();
         }
-        if chores.elapsed() >= CHORES {
-            chores = Instant::now();
+        // A quiet moment, or time for chores.
+        if taken == 0 || chores.elapsed() >= CHORES {
             // An exec that went around our wrappers leaves no agent behind.
-            let stack = process::stat(pid).filter(|s| s.state != b'Z').map(|s| s.start_stack);
+            let stack =
+                process::stat(pid).filter(|s| s.state != b'Z').map(|s| s.start_stack).filter(|&at| at != 0);
             if let (Some(before), Some(now)) = (start_stack, stack)
                 && before != now
             {
                 return unobserved(image, next, pid);
             }
+        }
+        if chores.elapsed() >= CHORES {
+            chores = Instant::now();
             image.chores();
         }
         if flushed.elapsed() >= FLUSH {
@@ -375,7 +390,9 @@ fn outcome(
     inode: u64,
 ) -> Outcome {
     let left_running = if images.is_empty() { left_running(born, pid, inode) } else { Vec::new() };
-    Outcome { status, images, left_running, hints, unrecorded, max_rss: usage.ru_maxrss as u64 * 1024 }
+    let shared = images.last().map_or(0, |i| i.shared);
+    let max_rss = (usage.ru_maxrss as u64 * 1024).saturating_sub(shared);
+    Outcome { status, images, left_running, hints, unrecorded, max_rss, own_allocator: false }
 }
 
 fn ended_how(status: Status) -> (EndedHow, i32) {

@@ -32,8 +32,10 @@ macro_rules! throwing {
         #[cfg_attr(highwater_preload, unsafe(export_name = $symbol))]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
+                ".cfi_startproc",
                 "endbr64",
                 "sub rsp, 24",
+                ".cfi_adjust_cfa_offset 24",
                 "mov [rsp], rdi",
                 "mov [rsp + 8], rsi",
                 concat!("lea ", $sp, ", [rsp + 24]"),
@@ -42,12 +44,16 @@ macro_rules! throwing {
                 "test rax, rax",
                 "jz 2f",
                 "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
                 "ret",
+                ".cfi_adjust_cfa_offset 24",
                 "2:",
                 "mov rdi, [rsp]",
                 "mov rsi, [rsp + 8]",
                 "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
                 "jmp qword ptr [rip + {table} + {offset}]",
+                ".cfi_endproc",
                 imp = sym $imp,
                 table = sym REAL,
                 offset = const offset_of!(Real, $real),

@@ -205,8 +205,10 @@ macro_rules! variadic {
         #[cfg_attr(highwater_preload, unsafe(export_name = $symbol))]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
+                ".cfi_startproc",
                 "endbr64",
                 "sub rsp, 56",
+                ".cfi_adjust_cfa_offset 56",
                 "mov [rsp], rsi",
                 "mov [rsp + 8], rdx",
                 "mov [rsp + 16], rcx",
@@ -216,7 +218,9 @@ macro_rules! variadic {
                 "lea rdx, [rsp + 64]",
                 "call {to}",
                 "add rsp, 56",
+                ".cfi_adjust_cfa_offset -56",
                 "ret",
+                ".cfi_endproc",
                 to = sym $to,
             )
         }

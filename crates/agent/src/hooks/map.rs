@@ -19,14 +19,18 @@ macro_rules! mmap_stub {
         #[cfg_attr(highwater_preload, unsafe(export_name = $symbol))]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
+                ".cfi_startproc",
                 "endbr64",
                 "mov r11, rsp",
                 "sub rsp, 8",
                 "push rbp",
                 "push r11",
+                ".cfi_adjust_cfa_offset 24",
                 "call {to}",
                 "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
                 "ret",
+                ".cfi_endproc",
                 to = sym mmap,
             )
         }
@@ -46,12 +50,16 @@ stub!("dlclose", stub_dlclose, 1, dlclose);
 #[cfg_attr(highwater_preload, unsafe(export_name = "mremap"))]
 pub unsafe extern "C" fn stub_mremap() {
     core::arch::naked_asm!(
+        ".cfi_startproc",
         "endbr64",
         "mov r9, rsp",
         "push rbp",
+        ".cfi_adjust_cfa_offset 8",
         "call {to}",
         "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
         "ret",
+        ".cfi_endproc",
         to = sym mremap,
     )
 }

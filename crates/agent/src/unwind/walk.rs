@@ -213,6 +213,18 @@ unsafe fn read(address: u64) -> u64 {
     unsafe { (address as *const u64).read_unaligned() }
 }
 
+/// A frame without unwind information is the outermost one if it stands on the
+/// initial stack: the loader's entry code, which nobody called.
+#[cold]
+fn outermost(reason: Truncation, sp: u64) -> End {
+    let initial = crate::loader::initial_stack();
+    if reason == Truncation::NoUnwindInfo && sp <= initial && initial - sp <= 64 {
+        End::Complete
+    } else {
+        End::Cut(reason)
+    }
+}
+
 /// Where one step led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -275,7 +287,7 @@ pub unsafe fn step(now: &mut Registers, rule: Rule, span: &mut Span, words: &mut
         END => return Step::End(End::Complete),
         _ => {
             let reason = Truncation::from_u8(rule.cfa_offset() as u8).unwrap_or(Truncation::UnsupportedRule);
-            return Step::End(End::Cut(reason));
+            return Step::End(outermost(reason, now.sp));
         }
     };
     let ra_at = cfa.wrapping_add(rule.ra_offset() as u64);
