@@ -18,7 +18,9 @@ pub fn told(console: &Path, digits: usize, lines: bool) -> Vec<String> {
     let text = fs::read(console).unwrap();
     let text = String::from_utf8_lossy(&text).into_owned();
     let words: Vec<Vec<&str>> = text.lines().map(|l| l.split(' ').collect()).collect();
-    for (seq, line) in words.iter().filter(|w| matches!(w.as_slice(), ["A" | "F", _, _, _, _] | ["V"])).enumerate() {
+    for (seq, line) in
+        words.iter().filter(|w| matches!(w.as_slice(), ["A" | "F", _, _, _, _] | ["V"])).enumerate()
+    {
         let [what, kind, address, size, source] = line.as_slice() else { continue };
         let name = match (*what, *kind) {
             ("F", "realloc") => "free by realloc()".to_string(),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use highwater_interchange::mddout::{self, Problem};
 use highwater_tests_embedded::build::{Firmware, Target};
@@ -218,23 +218,43 @@ fn another_build_is_not_taken_for_the_dumps() {
 #[test]
 fn ten_thousand_records() {
     let folder = tempdir().unwrap();
-    let firmware = Firmware::new(Target::Nano, &["ops.c"]).set("RECORDS=12000").with("-DQUIET=1");
-    let elf = firmware.with("-DSLOTS=12000").with("-DOPS=120000").link(folder.path(), "ops.elf");
-    let began = Instant::now();
-    session(Target::Nano, folder.path(), &elf, "break finished\ncontinue");
-    let without = began.elapsed();
-    let began = Instant::now();
-    session(Target::Nano, folder.path(), &elf, "break finished\ncontinue\nmdd_dump");
-    let with = began.elapsed();
+    let firmware = Firmware::new(Target::Nano, &["ops.c"]).set("RECORDS=15500").with("-DQUIET=1");
+    let elf = firmware.with("-DSLOTS=15500").with("-DOPS=100000").link(folder.path(), "ops.elf");
+    let clock = "shell date +%s%N >> times";
+    let commands = format!("break finished\ncontinue\n{clock}\nmdd_dump\n{clock}");
+    let text = session(Target::Nano, folder.path(), &elf, &commands);
     let file = folder.path().join("mddout.0");
-    let dump = &flawless(&[file.clone()])[0];
+    let dump = &flawless(std::slice::from_ref(&file))[0];
     let bytes = child::length(&file);
-    println!(
-        "{} records: {bytes} bytes, {:?} of a session of {with:?}",
-        dump.live.len(),
-        with.saturating_sub(without)
-    );
-    assert!(dump.live.len() > 7000, "{}", dump.live.len());
+    let times = fs::read_to_string(folder.path().join("times")).unwrap();
+    let times: Vec<u64> = times.lines().map(|t| t.parse().unwrap()).collect();
+    let taken = Duration::from_nanos(times[1] - times[0]);
+    println!("{} records: {bytes} bytes in {taken:?}", dump.live.len());
+    assert!(dump.live.len() >= 10_000, "{}", dump.live.len());
     assert!(bytes < dump.live.len() as u64 * 24 + 1000);
-    assert!(with < without + Duration::from_secs(10));
+    assert!(taken < Duration::from_secs(10));
+    assert!(text.contains("mddout.0 ") && text.contains(" KiB"), "progress is shown: {text}");
+}
+
+#[test]
+fn the_host_tool_is_used_where_it_is() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempdir().unwrap();
+    let elf = ops(Target::Nano).link(folder.path(), "ops.elf");
+    // stands for the tool: says how it was called, and answers like `mdd next --gdb`
+    let tool = folder.path().join("highwater");
+    fs::write(&tool, "#!/bin/sh\necho \"$@\" >> calls\ncase $2 in next) echo 'set $mdd_next = 7';; esac\n")
+        .unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    let _board = board(Target::Nano, folder.path(), &elf);
+    let commands = format!(
+        "file {}\ntarget remote g.sock\nbreak finished\ncontinue\nmdd_next\nmdd_dump\nkill",
+        elf.to_str().unwrap()
+    );
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let mut gdb = debugger("gdb-multiarch", folder.path(), &commands);
+    let done = child::run(gdb.env("PATH", path), Duration::from_secs(40));
+    let calls = fs::read_to_string(folder.path().join("calls")).unwrap_or_default();
+    assert_eq!(calls, "mdd next --gdb\nmdd check mddout.7\n", "{}", done.text);
+    assert!(folder.path().join("mddout.7").exists());
 }
