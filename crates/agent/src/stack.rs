@@ -52,9 +52,11 @@ unsafe fn walked(
             let mut tally = Tally::default();
             let cache: *mut Cache = thread.cache(kind);
             let scratch = thread.scratch();
+            let edges = thread.edges();
             // SAFETY: the caller's promise; cache, scratch and span are different memory.
-            let node =
-                unsafe { (*cache).walk(shared, now, &mut thread.span, &mut *scratch, epoch, &mut tally) };
+            let node = unsafe {
+                (*cache).walk(shared, now, &mut thread.span, &mut *scratch, &mut *edges, epoch, &mut tally)
+            };
             thread.tally(tally);
             node
         }

@@ -13,7 +13,7 @@ use highwater_event::layout::*;
 
 use crate::stack::Kind;
 use crate::start::{self, Shared};
-use crate::unwind::cache::{Cache, Scratch, Tally};
+use crate::unwind::cache::{Cache, Edges, Scratch, Tally};
 use crate::unwind::walk::{MAX_FRAMES, Span};
 use crate::{arch, sys};
 
@@ -86,6 +86,7 @@ pub struct Thread {
 #[repr(C)]
 struct Room {
     thread: Thread,
+    edges: Edges,
     caches: [Cache; 2],
     scratch: Scratch,
     plain: [u64; MAX_FRAMES],
@@ -245,6 +246,12 @@ impl Thread {
         unsafe { &mut (*self.backing()).caches[kind as usize] }
     }
 
+    /// Recently met edges of the stack tree.
+    pub fn edges(&mut self) -> *mut Edges {
+        // SAFETY: as cache().
+        unsafe { &raw mut (*self.backing()).edges }
+    }
+
     /// Memory for a walk.
     pub fn scratch(&mut self) -> *mut Scratch {
         // SAFETY: as cache().
@@ -286,8 +293,10 @@ impl Thread {
         };
         add(&slot.walks, 1);
         add(&slot.fresh, u64::from(tally.fresh));
-        add(&slot.partial, u64::from(tally.partial));
-        add(&slot.stale, u64::from(tally.stale));
+        if tally.full || tally.stale {
+            add(&slot.full, u64::from(tally.full));
+            add(&slot.stale, u64::from(tally.stale));
+        }
     }
 
     /// Tells the recorder about everything up to the cursor.

@@ -224,8 +224,8 @@ pub struct Slot {
     pub walks: AtomicU64,
     /// Frames found by walking. Written by the thread.
     pub fresh: AtomicU64,
-    /// Walks that ended at a cached frame. Written by the thread.
-    pub partial: AtomicU64,
+    /// Walks to the outermost frame: nothing cached was met. Written by the thread.
+    pub full: AtomicU64,
     /// Walks that met a cached frame which did not verify. Written by the thread.
     pub stale: AtomicU64,
     /// Bytes read so far, ever. Written by the recorder.

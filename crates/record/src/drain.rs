@@ -297,13 +297,13 @@ impl Drain {
         (0..memory.slots()).filter(|&i| memory.slot(i).state.load(Relaxed) == SLOT_OWNED).count()
     }
 
-    /// What walking cost, over all slots: walks, frames, partial hits, stale ones.
+    /// What walking cost, over all slots: walks, frames, walks without any use of the cache, stale hits.
     pub fn walking(&self, memory: &Memory) -> [(&'static str, u64); 4] {
         let sum = |field: fn(&Slot) -> u64| (0..memory.slots()).map(|i| field(memory.slot(i))).sum();
         [
             ("walks", sum(|s| s.walks.load(Relaxed))),
             ("frames_walked", sum(|s| s.fresh.load(Relaxed))),
-            ("cache_partial", sum(|s| s.partial.load(Relaxed))),
+            ("walks_full", sum(|s| s.full.load(Relaxed))),
             ("cache_stale", sum(|s| s.stale.load(Relaxed))),
         ]
     }

@@ -24,6 +24,8 @@
 //! The words may be compared in any order where all of them lie in stack memory
 //! that is known to be mapped ([`Span`]); the check of the span comes first.
 
+use core::mem::MaybeUninit;
+
 use highwater_event::node::{Node, NodeId, ROOT};
 
 use super::rule::{BpAt, Kind, Rule};
@@ -64,7 +66,7 @@ pub struct Fresh {
 }
 
 /// Memory that a walk needs besides the cache: shared by a thread's caches.
-pub type Scratch = [Fresh; MAX_FRAMES];
+pub type Scratch = [MaybeUninit<Fresh>; MAX_FRAMES];
 
 /// The last walk of one kind on one thread. Outermost frame first.
 #[repr(C)]
@@ -81,8 +83,8 @@ pub struct Cache {
 pub struct Tally {
     /// Frames walked by rules.
     pub fresh: u32,
-    /// A cached part was used.
-    pub partial: bool,
+    /// Nothing of the cache was of use.
+    pub full: bool,
     /// A part looked the same at first and was not.
     pub stale: bool,
 }
@@ -177,12 +179,14 @@ impl Cache {
     /// # Safety
     /// As [`super::walk::walk`].
     #[inline(never)]
+    #[allow(clippy::too_many_arguments)]
     pub unsafe fn walk(
         &mut self,
         shared: &Shared,
         start: Registers,
         span: &mut Span,
         scratch: &mut Scratch,
+        edges: &mut Edges,
         epoch: u32,
         tally: &mut Tally,
     ) -> NodeId {
@@ -195,55 +199,63 @@ impl Cache {
         let mut count = 0;
         // Cached frames below this index may still be met.
         let mut candidates = self.len;
-        let (root, end_live) = loop {
+        let (root, live) = loop {
             // Cached frames with a lower sp are dead: the stack has shrunk past them.
-            while candidates > 0 && self.frames[candidates - 1].sp < now.sp {
+            // SAFETY: candidates <= len <= FRAMES.
+            while candidates > 0 && unsafe { self.frames.get_unchecked(candidates - 1) }.sp < now.sp {
                 candidates -= 1;
             }
             if candidates > 0 && !exact {
-                let frame = self.frames[candidates - 1];
+                // SAFETY: as above.
+                let frame = unsafe { self.frames.get_unchecked(candidates - 1) };
                 if frame.sp == now.sp && frame.pc == now.pc && (frame.bp == now.bp || !frame.live_bp) {
+                    let (node, live) = (frame.node, frame.live_bp);
                     // SAFETY: the caller's promise.
                     let bad = unsafe { self.verify(frame.words as usize, now.sp, span) };
                     if bad == 0 {
-                        tally.partial = true;
                         self.len = candidates;
-                        break (frame.node, frame.live_bp);
+                        break (node, live);
                     }
                     tally.stale = true;
-                    // The frame whose step read that word has changed: only
-                    // frames outside it can still be met.
-                    while candidates > 0 && self.words_below(candidates - 1) >= bad {
-                        candidates -= 1;
-                    }
-                    candidates = candidates.saturating_sub(1);
+                    candidates = self.before_word(candidates, bad);
                 }
+            }
+            if count == MAX_FRAMES {
+                self.len = 0;
+                tally.full = true;
+                break (intern::marker(highwater_event::node::Truncation::TooDeep), false);
             }
             if now.pc == 0 {
                 self.len = 0;
+                tally.full = true;
                 break (ROOT, false);
             }
-            let Some(place) = scratch.get_mut(count) else {
-                self.len = 0;
-                break (intern::marker(highwater_event::node::Truncation::TooDeep), false);
-            };
             let (packed, rule) = rule_of(now.pc, exact);
-            let mut words = Words::default();
-            let at = now;
-            // SAFETY: the caller's promise.
-            let result = unsafe { step(&mut now, rule, span, &mut words) };
-            *place = Fresh {
-                packed: if exact { Node::pack(at.pc + 1, (packed >> 48) as u16) } else { packed },
-                at: if exact { Registers { pc: 0, ..at } } else { at },
-                rule,
-                words,
+            // SAFETY: count < MAX_FRAMES.
+            let place = unsafe { scratch.get_unchecked_mut(count) }.as_mut_ptr();
+            // SAFETY: plain fields of memory that is ours; the words are filled by step().
+            let step = unsafe {
+                (&raw mut (*place).packed).write(if exact {
+                    // One past an interrupted instruction stands for it.
+                    Node::pack(now.pc + 1, (packed >> 48) as u16)
+                } else {
+                    packed
+                });
+                // The state of an interrupted frame is never met again by its
+                // return address: it gets one that no frame has.
+                (&raw mut (*place).at).write(if exact { Registers { pc: 0, ..now } } else { now });
+                (&raw mut (*place).rule).write(rule);
+                let words = &mut (*place).words;
+                words.reset();
+                step(&mut now, rule, span, words)
             };
             count += 1;
-            match result {
+            match step {
                 Step::Caller => exact = false,
                 Step::Interrupted => exact = true,
                 Step::End(end) => {
                     self.len = 0;
+                    tally.full = true;
                     break (
                         match end {
                             End::Complete => ROOT,
@@ -256,7 +268,18 @@ impl Cache {
         };
         tally.fresh = count as u32;
         // SAFETY: `count` entries of the scratch were filled above.
-        unsafe { self.push(shared, root, end_live, scratch, count) }
+        unsafe { self.push(shared, edges, root, live, scratch, count) }
+    }
+
+    /// The frames that can still be met when word `bad` (counted from one, of
+    /// the frames below `candidates`) has changed: those outside the frame whose
+    /// step reads it.
+    #[cold]
+    fn before_word(&self, mut candidates: usize, bad: usize) -> usize {
+        while candidates > 0 && self.words_below(candidates - 1) >= bad {
+            candidates -= 1;
+        }
+        candidates.saturating_sub(1)
     }
 
     /// Words of the frames outside `index`.
@@ -265,9 +288,14 @@ impl Cache {
     }
 
     /// Interns and keeps the fresh frames, outermost first.
+    ///
+    /// # Safety
+    /// `count` entries of `scratch` are filled.
+    #[inline(always)]
     unsafe fn push(
         &mut self,
         shared: &Shared,
+        edges: &mut Edges,
         root: NodeId,
         mut outer_live: bool,
         scratch: &Scratch,
@@ -276,35 +304,74 @@ impl Cache {
         let mut node = root;
         let mut words = self.words_below(self.len);
         let fits = self.len + count <= FRAMES && words + 3 * count <= WORDS;
-        for fresh in scratch[..count].iter().rev() {
-            node = intern::intern(shared, node, fresh.packed);
+        let mut i = count;
+        while i > 0 {
+            i -= 1;
+            // SAFETY: i < count; filled.
+            let fresh = unsafe { scratch.get_unchecked(i).assume_init_ref() };
+            node = edges.child(shared, node, fresh.packed);
             if !fits {
                 continue;
             }
             let (live, kept) = needs(fresh.rule, outer_live);
-            for i in 0..usize::from(fresh.words.count) {
-                // The saved rbp is the last word, if the step read one.
-                if i + 1 == usize::from(fresh.words.count) && fresh.words.last_is_bp && !kept {
-                    break;
+            // The saved rbp is the last word, if the step read one.
+            let keep = usize::from(fresh.words.count) - usize::from(fresh.words.last_is_bp && !kept);
+            // SAFETY: `fits`: three more words and one more frame a fresh frame.
+            unsafe {
+                for k in 0..keep {
+                    *self.addresses.get_unchecked_mut(words) = *fresh.words.address.get_unchecked(k);
+                    *self.values.get_unchecked_mut(words) = *fresh.words.value.get_unchecked(k);
+                    words += 1;
                 }
-                self.addresses[words] = fresh.words.address[i];
-                self.values[words] = fresh.words.value[i];
-                words += 1;
+                *self.frames.get_unchecked_mut(self.len) = Frame {
+                    pc: fresh.at.pc,
+                    sp: fresh.at.sp,
+                    bp: fresh.at.bp,
+                    node,
+                    words: words as u32,
+                    live_bp: live,
+                };
             }
-            self.frames[self.len] = Frame {
-                pc: fresh.at.pc,
-                sp: fresh.at.sp,
-                bp: fresh.at.bp,
-                node,
-                words: words as u32,
-                live_bp: live,
-            };
             self.len += 1;
             outer_live = live;
         }
         if !fits {
             self.len = 0;
         }
+        node
+    }
+}
+
+/// The thread's own memory of recent (parent, address) -> node, in front of the
+/// shared index: a few kilobytes that stay in the first-level cache.
+#[repr(C)]
+pub struct Edges {
+    edges: [Edge; EDGES],
+}
+
+const EDGES: usize = 512;
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Edge {
+    packed: u64,
+    parent: NodeId,
+    /// 0: the entry is empty.
+    node: NodeId,
+}
+
+impl Edges {
+    /// The child of `parent` at `packed`.
+    #[inline(always)]
+    fn child(&mut self, shared: &Shared, parent: NodeId, packed: u64) -> NodeId {
+        let mixed = (packed ^ u64::from(parent) << 17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // SAFETY: the top nine bits are below EDGES.
+        let edge = unsafe { self.edges.get_unchecked_mut((mixed >> 55) as usize) };
+        if edge.packed == packed && edge.parent == parent && edge.node != 0 {
+            return edge.node;
+        }
+        let node = intern::intern(shared, parent, packed);
+        *edge = Edge { packed, parent, node };
         node
     }
 }

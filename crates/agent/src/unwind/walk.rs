@@ -152,6 +152,13 @@ pub struct Words {
 }
 
 impl Words {
+    /// None read yet.
+    #[inline(always)]
+    pub fn reset(&mut self) {
+        self.count = 0;
+        self.last_is_bp = false;
+    }
+
     #[inline(always)]
     fn push(&mut self, address: u64, value: u64) {
         let at = usize::from(self.count);
