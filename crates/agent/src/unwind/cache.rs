@@ -349,7 +349,7 @@ pub struct Edges {
     edges: [Edge; EDGES],
 }
 
-const EDGES: usize = 512;
+const EDGES: usize = 2048;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -365,8 +365,8 @@ impl Edges {
     #[inline(always)]
     fn child(&mut self, shared: &Shared, parent: NodeId, packed: u64) -> NodeId {
         let mixed = (packed ^ u64::from(parent) << 17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // SAFETY: the top nine bits are below EDGES.
-        let edge = unsafe { self.edges.get_unchecked_mut((mixed >> 55) as usize) };
+        // SAFETY: the top eleven bits are below EDGES.
+        let edge = unsafe { self.edges.get_unchecked_mut((mixed >> 53) as usize) };
         if edge.packed == packed && edge.parent == parent && edge.node != 0 {
             return edge.node;
         }

@@ -251,14 +251,62 @@ pub enum Step {
 pub unsafe fn step(now: &mut Registers, rule: Rule, span: &mut Span, words: &mut Words) -> Step {
     const CFA_SP: u64 = Kind::CfaSp as u64;
     const CFA_BP: u64 = Kind::CfaBp as u64;
+    // Nearly every frame: the two kinds that need no memory for the cfa.
+    let kind = rule.kind();
+    if kind > CFA_BP {
+        // SAFETY: the caller's promise.
+        return unsafe { step_odd(now, rule, span, words) };
+    }
+    let base = if kind == CFA_SP { now.sp } else { now.bp };
+    let cfa = base.wrapping_add(rule.cfa_offset() as u64);
+    // SAFETY: the caller's promise.
+    unsafe { to_caller(now, rule, cfa, span, words) }
+}
+
+/// The caller's state from the cfa.
+///
+/// # Safety
+/// As [`walk`].
+#[inline(always)]
+unsafe fn to_caller(now: &mut Registers, rule: Rule, cfa: u64, span: &mut Span, words: &mut Words) -> Step {
+    let bad_stack = Step::End(End::Cut(Truncation::BadStack));
+    let ra_at = cfa.wrapping_add(rule.ra_offset() as u64);
+    // The caller's frame lies above: otherwise a walk could go in circles.
+    if cfa <= now.sp || !span.covers(ra_at) {
+        return bad_stack;
+    }
+    // SAFETY: covered.
+    let pc = unsafe { read(ra_at) };
+    words.push(ra_at, pc);
+    if rule.bp() != BpAt::Same as u64 {
+        let base = if rule.bp() == BpAt::Cfa as u64 { cfa } else { now.bp };
+        let at = base.wrapping_add(rule.bp_offset() as u64);
+        if !span.covers(at) {
+            return bad_stack;
+        }
+        // SAFETY: covered.
+        now.bp = unsafe { read(at) };
+        words.push(at, now.bp);
+        words.last_is_bp = true;
+    }
+    now.sp = cfa;
+    now.pc = pc;
+    Step::Caller
+}
+
+/// The rarer kinds of rule.
+///
+/// # Safety
+/// As [`walk`].
+#[cold]
+#[inline(never)]
+unsafe fn step_odd(now: &mut Registers, rule: Rule, span: &mut Span, words: &mut Words) -> Step {
     const CFA_DEREF: u64 = Kind::CfaDerefBp as u64;
     const CFA_PLT: u64 = Kind::CfaPlt as u64;
     const SIGNAL: u64 = Kind::Signal as u64;
     const END: u64 = Kind::End as u64;
     let bad_stack = Step::End(End::Cut(Truncation::BadStack));
     let cfa = match rule.kind() {
-        CFA_SP => now.sp.wrapping_add(rule.cfa_offset() as u64),
-        CFA_BP => now.bp.wrapping_add(rule.cfa_offset() as u64),
         CFA_DEREF => {
             let at = now.bp.wrapping_add(rule.cfa_offset() as u64);
             if !span.covers(at) {
@@ -297,26 +345,6 @@ pub unsafe fn step(now: &mut Registers, rule: Rule, span: &mut Span, words: &mut
             return Step::End(outermost(reason, now.sp));
         }
     };
-    let ra_at = cfa.wrapping_add(rule.ra_offset() as u64);
-    // The caller's frame lies above: otherwise a walk could go in circles.
-    if cfa <= now.sp || !span.covers(ra_at) {
-        return bad_stack;
-    }
-    // SAFETY: covered.
-    let pc = unsafe { read(ra_at) };
-    words.push(ra_at, pc);
-    if rule.bp() != BpAt::Same as u64 {
-        let base = if rule.bp() == BpAt::Cfa as u64 { cfa } else { now.bp };
-        let at = base.wrapping_add(rule.bp_offset() as u64);
-        if !span.covers(at) {
-            return bad_stack;
-        }
-        // SAFETY: covered.
-        now.bp = unsafe { read(at) };
-        words.push(at, now.bp);
-        words.last_is_bp = true;
-    }
-    now.sp = cfa;
-    now.pc = pc;
-    Step::Caller
+    // SAFETY: the caller's promise.
+    unsafe { to_caller(now, rule, cfa, span, words) }
 }
