@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::image::Image;
 use super::receive::{Received, Receiver};
-use super::{ecos, layout, number, raw, read};
+use super::{Dump, Event, ecos, layout, matching, number, raw, read, trace, unwind};
 
 /// How the commands that ecosmdd does not have are used.
 pub const USAGE: &str = "\
@@ -19,6 +19,8 @@ usage: highwater mdd stats|dump|history|diff ...   as ecosmdd; see highwater mdd
        highwater mdd next [--gdb] [FOLDER]         the next free number of mddout.N
        highwater mdd extract [--base ADDRESS] IMAGE [-o FILE]
                                                    a dump out of an ELF core, RAM image, Intel hex, S-records
+       highwater mdd import [EXE] FILE... -o OUT.hwt
+                                                   the dumps of one run as a trace, for all other commands
        highwater mdd receive --tcp HOST:PORT | --listen HOST:PORT | --file F | --serial DEVICE
                              [--count N] [FOLDER]  dumps out of frames, to mddout.N
 ";
@@ -51,6 +53,7 @@ pub fn run(args: &[OsString], out: &mut dyn Write, err: &mut dyn Write) -> i32 {
         Some("stacks") => stacks(&rest, out),
         Some("next") => next(&rest, out),
         Some("extract") => extract(&rest, err),
+        Some("import") => import(&rest, err),
         Some("receive") => receive(&rest, out, err),
         Some("-h" | "--help" | "help") => {
             write!(out, "{USAGE}{}", ecos::USAGE).map(|()| 0).map_err(Failure::from)
@@ -158,6 +161,41 @@ fn extract(args: &[&OsString], err: &mut dyn Write) -> Result<i32, Failure> {
     };
     fs::write(&to, &file).map_err(|e| words(&to.display(), &e))?;
     writeln!(err, "highwater: wrote {}, {} bytes", to.display(), file.len())?;
+    Ok(0)
+}
+
+fn import(args: &[&OsString], err: &mut dyn Write) -> Result<i32, Failure> {
+    let (mut to, mut files) = (None, Vec::new());
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        if *arg == "-o" { to = rest.next().map(PathBuf::from) } else { files.push(PathBuf::from(arg)) }
+    }
+    let Some(to) = to else { return Err(Failure::Usage("import: -o OUT.hwt is missing".into())) };
+    let exe = files.first().filter(|f| ecos::is_executable(f.as_os_str())).cloned();
+    let mut dumps = Vec::new();
+    for file in files.iter().skip(usize::from(exe.is_some())) {
+        dumps.push(read(file).map_err(|e| words(&file.display(), &e))?);
+    }
+    let Some(first) = dumps.first() else { return Err(Failure::Usage("import: a dump is missing".into())) };
+    let mut program = None;
+    let mut tables = unwind::Tables::default();
+    if let Some(path) = exe {
+        let bytes = fs::read(&path).map_err(|e| words(&path.display(), &e))?;
+        let found = matching::matches(first, &bytes).map_err(|e| words(&path.display(), &e))?;
+        tables = unwind::Tables::parse(&bytes);
+        let path = fs::canonicalize(&path).unwrap_or(path);
+        program = Some(trace::Program { path, slide: found.slide });
+    }
+    let slide = program.as_ref().map(|p| p.slide);
+    let chain = |dump: &Dump, event: &Event| match slide {
+        Some(slide) => unwind::verified(dump, event, &tables, slide),
+        None => unwind::unpacked(dump, event),
+    };
+    let done = trace::import(&dumps, program.as_ref(), chain, &to).map_err(|e| words(&to.display(), &e))?;
+    writeln!(err, "highwater: wrote {}: {} events", to.display(), done.events)?;
+    if done.missing > 0 {
+        writeln!(err, "highwater: the history is incomplete: {} events are in no dump", done.missing)?;
+    }
     Ok(0)
 }
 

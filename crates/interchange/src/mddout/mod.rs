@@ -20,6 +20,7 @@
 //! | [`number`] | the next free number |
 //! | [`receive`] | dumps out of frames on a serial line |
 //! | [`command`] | `highwater mdd …`, all of it |
+//! | [`trace`] | dumps to a `.hwt` trace |
 //! | [`ecos`] | `stats`, `dump`, `history`, `diff` as eCos's ecosmdd prints them |
 //!
 //! Everything here reads bytes from strangers: lengths are checked against what
@@ -37,6 +38,7 @@ pub mod model;
 pub mod number;
 pub mod raw;
 pub mod receive;
+pub mod trace;
 pub mod unwind;
 pub mod write;
 

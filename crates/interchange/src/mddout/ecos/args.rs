@@ -153,7 +153,7 @@ fn option(
 }
 
 /// An ELF file that is no core dump: an executable.
-fn is_executable(file: &OsStr) -> bool {
+pub(in crate::mddout) fn is_executable(file: &OsStr) -> bool {
     let mut start = [0; 18];
     let read = std::fs::File::open(file).and_then(|mut f| f.read_exact(&mut start));
     let big = start[5] == 2;

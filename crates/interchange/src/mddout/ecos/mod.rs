@@ -27,6 +27,7 @@ use std::path::Path;
 
 use super::model::Dump;
 use super::{ReadError, matching, read};
+pub(super) use args::is_executable;
 use args::{Command, Options};
 pub use names::{Names, Place};
 
