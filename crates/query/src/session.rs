@@ -18,7 +18,7 @@ use crate::site;
 use crate::stack::{Frame, Stack, pseudo};
 
 /// Frames of a stack that are resolved; no agent walks as many.
-const MAX_FRAMES: usize = 4096;
+const MAX_FRAMES: usize = 1 << 17;
 
 /// Why a question cannot be answered.
 #[derive(Debug, thiserror::Error)]
