@@ -75,4 +75,13 @@ fn the_four_commands_show_it_as_the_manual_shows_its_own() {
     assert!(stacks.lines().count() == 5 && stacks.contains("of 2048"), "{stacks}");
     let used = |line: &str| line.trim_start().split(' ').next().and_then(|n| n.parse::<u32>().ok()).unwrap();
     assert!(stacks.lines().skip(1).all(|l| (100..2048).contains(&used(l))), "{stacks}");
+
+    let trace = folder.path().join("consume.hwt");
+    all.extend([Path::new("-o"), &trace]);
+    let (status, _, err) = mdd(&["import"], &all);
+    assert_eq!(status, 0, "{err}");
+    let trace = highwater_trace::Trace::open(&trace).unwrap();
+    assert_eq!(trace.event_count(), u64::from(dumps.last().unwrap().counters.next_seq));
+    assert!(trace.warnings().is_empty(), "{:?}", trace.warnings());
+    assert_eq!(trace.threads().len(), 6);
 }
