@@ -1,7 +1,7 @@
 //! From the registers at an entry point to a node of the stack tree.
 
 use highwater_event::layout::OPT_VALIDATE;
-use highwater_event::node::{NodeId, ROOT, Truncation};
+use highwater_event::node::{Node, NodeId, ROOT, Truncation};
 
 use crate::thread::Thread;
 use crate::unwind::cache::{Cache, Tally};
@@ -55,7 +55,16 @@ unsafe fn walked(
             let edges = thread.edges();
             // SAFETY: the caller's promise; cache, scratch and span are different memory.
             let node = unsafe {
-                (*cache).walk(shared, now, &mut thread.span, &mut *scratch, &mut *edges, epoch, &mut tally)
+                (*cache).walk(
+                    shared,
+                    now,
+                    &mut thread.span,
+                    &mut *scratch,
+                    &mut *edges,
+                    thread.depth,
+                    epoch,
+                    &mut tally,
+                )
             };
             thread.tally(tally);
             node
@@ -80,8 +89,12 @@ unsafe fn validate(thread: &mut Thread, now: Registers, node: NodeId) {
         End::Cut(reason) => intern::marker(reason),
     };
     // SAFETY: the memory of this thread, filled by walk().
-    for &packed in unsafe { (*frames).iter() }.take(count).rev() {
-        id = intern::intern(shared, id, packed);
+    for (depth, &packed) in unsafe { (*frames).iter() }.take(count).rev().enumerate() {
+        if depth < thread.depth {
+            id = intern::intern(shared, id, packed);
+        } else if depth == thread.depth {
+            id = intern::intern(shared, id, Node::marker(Truncation::DepthLimit));
+        }
     }
     start::count(highwater_event::layout::Counter::Validated, 1);
     if id != node {

@@ -261,6 +261,9 @@ fn introduce(shared: &Shared) {
         sys::close(file);
     }
     text.copy_within(room / 2..room / 2 + args_len, exe_len);
+    for (place, part) in header.agent.name.iter().zip(sys::thread_name()) {
+        place.store(part, Relaxed);
+    }
     header.agent.exe_len.store(exe_len as u32, Relaxed);
     header.agent.args_len.store(args_len as u32, Relaxed);
     header.agent.strings_used.store((exe_len + args_len) as u32, Relaxed);

@@ -166,6 +166,14 @@ pub fn readable(address: u64) -> bool {
     unsafe { call!(nr::RT_SIGPROCMASK, usize::MAX, address, 0, 8) != EFAULT }
 }
 
+/// Ends the process.
+pub fn exit_group(code: i32) -> ! {
+    loop {
+        // SAFETY: does not return.
+        unsafe { call!(nr::EXIT_GROUP, code) };
+    }
+}
+
 /// Ends the process where a debugger sees it.
 pub fn abort() -> ! {
     loop {

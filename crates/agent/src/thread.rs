@@ -70,6 +70,8 @@ pub struct Thread {
     pub dropped: u64,
     /// Recording options, copied from the header.
     pub options: u32,
+    /// Greatest number of frames that are kept, the outermost ones.
+    pub depth: usize,
     /// Events until the stamp is read again, at the latest.
     pub stamp_credit: u32,
     /// The recorder's tick when the stamp was read.
@@ -208,6 +210,10 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         (*thread).span = Span::default();
         (*thread).dropped = 0;
         (*thread).options = shared.header().options;
+        (*thread).depth = match shared.header().depth {
+            0 => usize::MAX,
+            depth => depth as usize,
+        };
         (*thread).stamp_credit = 0;
         (*thread).stamp = now;
         (*thread).tick = &raw const shared.header().recorder.tick;

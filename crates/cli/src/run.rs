@@ -40,6 +40,9 @@ pub struct Args {
     /// Walk every stack twice, with and without the cache; abort the program on a difference
     #[arg(long, hide = true)]
     validate: bool,
+    /// Keep only the N outermost frames of each stack, and mark the cut
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    depth: u32,
     /// When a thread's ring is full: wait for the recorder (nothing is lost), or drop and count
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_full: OnFull,
@@ -80,6 +83,7 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         force: args.force,
         actual_size: args.actual_size,
         no_free_stacks: args.no_free_stacks,
+        depth: args.depth,
         validate: args.validate,
         drop_when_full: args.on_full == OnFull::Drop,
         follow_exec: args.follow == Follow::Exec,

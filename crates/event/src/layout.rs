@@ -195,6 +195,10 @@ pub struct AgentWords {
     pub thread_count: AtomicU32,
     /// Greatest slot index in use, plus one.
     pub slots_used: AtomicU32,
+    /// The process's name when the agent came, zero-terminated.
+    pub name: [AtomicU64; 2],
+    /// 1 once the program has begun to exit by itself (exit, _exit, quick_exit).
+    pub leaving: AtomicU32,
     /// Process id that is about to exec.
     pub exec_pid: AtomicU32,
     /// Bytes of the program's path: they lead the strings.

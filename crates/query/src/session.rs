@@ -367,7 +367,9 @@ impl Session {
                     "truncated: {}",
                     reason.map_or("unknown reason", Truncation::name)
                 )));
-                break;
+                // The outer frames of a stack that --depth has cut are there.
+                id = def.parent;
+                continue;
             }
             frames.extend_from_slice(&self.frames(def.module, def.pc));
             id = def.parent;

@@ -6,6 +6,7 @@
 //! (the free of a block that some thread made) never lands in an earlier epoch
 //! than the one it depends on, however the threads were scheduled.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::*;
 
 use highwater_event::codec::{Decoder, Record, SpecialKind, State};
@@ -292,6 +293,12 @@ impl Drain {
         }
     }
 
+    /// Has a thread of the process a name that chores have seen change, equal to
+    /// the name it ended with? (It renamed itself.)
+    pub fn has_named(&self, pid: u32) -> bool {
+        process::name(pid).is_some_and(|name| self.owners.iter().any(|o| o.tid == pid && o.name == name))
+    }
+
     /// How many threads own a ring.
     pub fn owned(&self, memory: &Memory) -> usize {
         (0..memory.slots()).filter(|&i| memory.slot(i).state.load(Relaxed) == SLOT_OWNED).count()
@@ -317,13 +324,18 @@ impl Drain {
     }
 }
 
-fn new_owner(slot: &Slot, generation: u32, tail: u64) -> Owner {
+/// A thread's name as the agent stores it.
+pub fn name_of(words: &[AtomicU64; 2]) -> String {
     let mut name = Vec::new();
-    for word in &slot.name {
+    for word in words {
         name.extend_from_slice(&word.load(Relaxed).to_le_bytes());
     }
     let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
     name.truncate(end);
+    String::from_utf8_lossy(&name).into_owned()
+}
+
+fn new_owner(slot: &Slot, generation: u32, tail: u64) -> Owner {
     let start = slot.start_stamp.load(Relaxed);
     Owner {
         generation,
@@ -332,7 +344,7 @@ fn new_owner(slot: &Slot, generation: u32, tail: u64) -> Owner {
         // Zeros and the stamp: what the owner's encoder started with.
         state: State { stamp: start, ..State::default() },
         tail,
-        name: String::from_utf8_lossy(&name).into_owned(),
+        name: name_of(&slot.name),
         start,
         damaged: false,
     }

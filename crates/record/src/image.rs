@@ -198,6 +198,16 @@ impl Image {
         self.write(|writer| writer.rss(RssSample { ns, rss: rss.saturating_sub(own), own }));
     }
 
+    /// Has the process, which has ended and is not collected yet, become another
+    /// program by a system call of its own? It has if it ended under another
+    /// name and the recorded program had not begun to leave.
+    pub fn was_replaced(&self) -> bool {
+        let agent = &self.memory.header().agent;
+        agent.leaving.load(Acquire) == 0
+            && process::name(self.pid).is_some_and(|name| name != crate::drain::name_of(&agent.name))
+            && !self.drain.has_named(self.pid)
+    }
+
     /// The last epoch and the end record.
     pub fn finish(mut self, how: EndedHow, code: i32, children: u64) -> Recorded {
         self.epoch(true);

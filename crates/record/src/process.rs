@@ -37,6 +37,12 @@ pub fn stat(pid: u32) -> Option<Stat> {
     })
 }
 
+/// The process's name (of its first thread), also of a zombie.
+pub fn name(pid: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(text.get(text.find('(')? + 1..text.rfind(')')?)?.to_owned())
+}
+
 /// Resident bytes.
 pub fn resident(pid: u32, page_size: u64) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;

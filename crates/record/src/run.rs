@@ -30,6 +30,8 @@ pub struct Options {
     pub drop_when_full: bool,
     /// Take no stacks for frees.
     pub no_free_stacks: bool,
+    /// Greatest number of frames to keep, the outermost ones; 0 for all.
+    pub depth: u32,
     /// Walk every stack a second time without the cache, and abort the target on
     /// a difference (for tests).
     pub validate: bool,
@@ -49,6 +51,7 @@ impl Default for Options {
             actual_size: false,
             drop_when_full: false,
             no_free_stacks: false,
+            depth: 0,
             validate: false,
             follow_exec: true,
             max_trace_size: None,
@@ -65,7 +68,7 @@ impl Options {
                 | bit(self.drop_when_full, OPT_DROP)
                 | bit(self.validate, OPT_VALIDATE)
                 | bit(!self.no_free_stacks, OPT_FREE_STACKS),
-            depth: 0,
+            depth: self.depth,
             follow_exec: self.follow_exec,
         }
     }
@@ -75,6 +78,9 @@ impl Options {
         let mut list = Vec::new();
         if self.actual_size {
             list.push("actual_size".to_owned());
+        }
+        if self.depth != 0 {
+            list.push(format!("depth={}", self.depth));
         }
         if self.drop_when_full {
             list.push("on_full=drop".to_owned());
@@ -312,8 +318,13 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
     loop {
         let bell = image.memory.header().recorder.doorbell.load(Acquire);
         let taken = image.epoch(false);
-        if let Some((status, usage)) = try_wait(pid) {
-            return Step::Ended(status, usage);
+        if is_zombie(pid) {
+            if image.was_replaced() {
+                image.memory.header().agent.state.store(AGENT_EXEC, Release);
+            }
+            if let Some((status, usage)) = try_wait(pid) {
+                return Step::Ended(status, usage);
+            }
         }
         let attached = next.is_some_and(|n| n.header().agent.state.load(Acquire) != AGENT_ABSENT);
         if attached {
@@ -399,6 +410,18 @@ fn ended_how(status: Status) -> (EndedHow, i32) {
     match status {
         Status::Exited(code) => (EndedHow::Exit, code),
         Status::Signaled(signal) => (EndedHow::Signal, signal),
+    }
+}
+
+/// Has the target ended? It is left to be collected, so that `/proc` still
+/// knows it.
+fn is_zombie(pid: u32) -> bool {
+    // SAFETY: a buffer of the right type.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // An error (nobody to wait for) is for the real wait to report.
+        libc::waitid(libc::P_PID, pid, &mut info, flags) != 0 || info.si_pid() != 0
     }
 }
 

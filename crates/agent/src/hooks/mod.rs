@@ -11,6 +11,7 @@ pub mod by_hand;
 pub mod c;
 pub mod cxx;
 pub mod exec;
+pub mod exit;
 pub mod map;
 pub mod prefixed;
 

@@ -26,7 +26,7 @@
 
 use core::mem::MaybeUninit;
 
-use highwater_event::node::{Node, NodeId, ROOT};
+use highwater_event::node::{Node, NodeId, ROOT, Truncation};
 
 use super::rule::{BpAt, Kind, Rule};
 use super::walk::{End, MAX_FRAMES, Registers, Span, Step, Words, rule_of, step};
@@ -187,6 +187,7 @@ impl Cache {
         span: &mut Span,
         scratch: &mut Scratch,
         edges: &mut Edges,
+        limit: usize,
         epoch: u32,
         tally: &mut Tally,
     ) -> NodeId {
@@ -223,7 +224,7 @@ impl Cache {
             if count == MAX_FRAMES {
                 self.len = 0;
                 tally.full = true;
-                break (intern::marker(highwater_event::node::Truncation::TooDeep), false);
+                break (intern::marker(Truncation::TooDeep), false);
             }
             if now.pc == 0 {
                 self.len = 0;
@@ -268,7 +269,7 @@ impl Cache {
         };
         tally.fresh = count as u32;
         // SAFETY: `count` entries of the scratch were filled above.
-        unsafe { self.push(shared, edges, root, live, scratch, count) }
+        unsafe { self.push(shared, edges, limit, root, live, scratch, count) }
     }
 
     /// The frames that can still be met when word `bad` (counted from one, of
@@ -287,15 +288,18 @@ impl Cache {
         if index == 0 { 0 } else { self.frames[index - 1].words as usize }
     }
 
-    /// Interns and keeps the fresh frames, outermost first.
+    /// Interns and keeps the fresh frames, outermost first. Nodes are made for
+    /// the `limit` outermost frames only.
     ///
     /// # Safety
     /// `count` entries of `scratch` are filled.
     #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
     unsafe fn push(
         &mut self,
         shared: &Shared,
         edges: &mut Edges,
+        limit: usize,
         root: NodeId,
         mut outer_live: bool,
         scratch: &Scratch,
@@ -304,12 +308,19 @@ impl Cache {
         let mut node = root;
         let mut words = self.words_below(self.len);
         let fits = self.len + count <= FRAMES && words + 3 * count <= WORDS;
+        let mut depth = self.len;
         let mut i = count;
         while i > 0 {
             i -= 1;
             // SAFETY: i < count; filled.
             let fresh = unsafe { scratch.get_unchecked(i).assume_init_ref() };
-            node = edges.child(shared, node, fresh.packed);
+            // Beyond the limit all inner frames are one marker.
+            if depth < limit {
+                node = edges.child(shared, node, fresh.packed);
+            } else if depth == limit {
+                node = edges.child(shared, node, Node::marker(Truncation::DepthLimit));
+            }
+            depth += 1;
             if !fits {
                 continue;
             }
