@@ -20,3 +20,20 @@ fn the_history_is_what_the_firmware_did() {
     let (_, out, err) = mdd(&["dump", "-f", "%f1|%f2|%f3"], &[&elf, files.last().unwrap()]);
     assert!(!out.is_empty() && out.lines().all(|l| l == "operate|churn|main"), "{out}{err}");
 }
+
+#[test]
+fn a_scan_of_the_stack_that_the_host_checks_is_cut_short_at_worst() {
+    let folder = tempdir().unwrap();
+    let firmware = Firmware::new(Target::Riscv, &["ops.c"]).set("BACKTRACE=8").set("UNWIND=4");
+    let elf = firmware.set("STACKS=1").link(folder.path(), "ops.elf");
+    let text = session(Target::Riscv, folder.path(), &elf, "break finished\ncontinue\nmdd_dump");
+    let dump = folder.path().join("mddout.0");
+    flawless(std::slice::from_ref(&dump));
+    let (_, out, err) = mdd(&["dump", "-f", "%f1|%f2|%f3"], &[&elf, &dump]);
+    let wanted = ["operate", "churn", "main"];
+    let whole = out.lines().filter(|l| l.split('|').eq(wanted)).count();
+    assert!(whole > 0 && whole * 10 >= out.lines().count() * 9, "{out}{err}{text}");
+    for line in out.lines() {
+        assert!(line.split('|').zip(wanted).all(|(f, w)| f == w || f == "??"), "{line}");
+    }
+}

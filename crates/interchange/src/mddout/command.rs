@@ -214,6 +214,9 @@ fn source(kind: &str, name: &str) -> io::Result<Box<dyn Read>> {
     })
 }
 
+/// Where `receive` keeps what is not whole yet.
+const PART: &str = "mddout.part";
+
 fn receive(args: &[&OsString], out: &mut dyn Write, err: &mut dyn Write) -> Result<i32, Failure> {
     let (mut from, mut count, mut folder) = (None, None, PathBuf::from("."));
     let mut rest = args.iter().map(|a| a.to_string_lossy());
@@ -232,6 +235,11 @@ fn receive(args: &[&OsString], out: &mut dyn Write, err: &mut dyn Write) -> Resu
     let Some((kind, name)) = from else { return Err(Failure::Usage("receive: from where?".into())) };
     let mut line = source(&kind, &name).map_err(|e| words(&name, &e))?;
     let mut receiver = Receiver::new();
+    // what an earlier receiver had of a dump that was cut off
+    let kept = folder.join(PART);
+    if let Ok(bytes) = fs::read(&kept) {
+        receiver.push(&bytes);
+    }
     let mut buffer = vec![0; 4096];
     let mut dumps = 0;
     while count != Some(dumps) {
@@ -257,8 +265,16 @@ fn receive(args: &[&OsString], out: &mut dyn Write, err: &mut dyn Write) -> Resu
         }
     }
     let unfinished: Vec<_> = receiver.unfinished().collect();
+    if unfinished.is_empty() {
+        match fs::remove_file(&kept) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(words(&kept.display(), &e)),
+            _ => {}
+        }
+    } else {
+        fs::write(&kept, receiver.keep()).map_err(|e| words(&kept.display(), &e))?;
+    }
     for (dump, bytes) in &unfinished {
-        writeln!(err, "highwater: dump {dump} is not whole: {bytes} bytes of it came")?;
+        writeln!(err, "highwater: dump {dump} is not whole: {bytes} bytes of it came, kept in {PART}")?;
     }
     Ok(if dumps == 0 || !unfinished.is_empty() { 1 } else { 0 })
 }
@@ -335,6 +351,22 @@ mod tests {
         sender.join().unwrap();
         assert_eq!(status, 0);
         assert_eq!(fs::read(folder.path().join("mddout.1")).unwrap(), file);
+    }
+
+    #[test]
+    fn receive_takes_up_where_it_was_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = write::file(&write::sample());
+        let line = frames(4, &file, 100).concat();
+        let log = folder.path().join("line.log");
+        let (log, to) = (log.to_str().unwrap(), folder.path().to_str().unwrap());
+        fs::write(log, &line[..300]).unwrap();
+        let (status, _, err) = runs(&["receive", "--file", log, to]);
+        assert!(status == 1 && err.contains("200 bytes of it came"), "{err}");
+        fs::write(log, &line[240..]).unwrap();
+        assert_eq!(runs(&["receive", "--file", log, to]).0, 0);
+        assert_eq!(fs::read(folder.path().join("mddout.0")).unwrap(), file);
+        assert!(!folder.path().join(PART).exists());
     }
 
     #[test]

@@ -109,6 +109,22 @@ impl Receiver {
         self.partial.iter().map(|(&dump, p)| (dump, p.pieces.values().map(|v| v.len() as u64).sum()))
     }
 
+    /// What came of the dumps that are not whole, as frames: pushed into another
+    /// receiver they take it on from there.
+    pub fn keep(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (&dump, partial) in &self.partial {
+            for (&offset, piece) in &partial.pieces {
+                out.extend(frame(DATA, dump, offset, piece));
+            }
+            // the end only matters once there is something before it
+            if let Some(length) = partial.length {
+                out.extend(frame(END, dump, length, &[]));
+            }
+        }
+        out
+    }
+
     fn frame(&mut self, kind: u8, dump: u32, offset: u32, data: Vec<u8>) -> Option<Received> {
         // a repetition of what is whole already
         if self.finished.contains(&dump) {
@@ -179,24 +195,24 @@ fn parse(bytes: &[u8]) -> Parsed<'_> {
     Parsed::Frame { size: HEAD + length + 4, kind, dump, offset, data }
 }
 
+fn frame(kind: u8, dump: u32, offset: u32, data: &[u8]) -> Vec<u8> {
+    let mut out = MARK.to_vec();
+    out.push(kind);
+    for value in [dump, offset, data.len() as u32] {
+        out.extend(value.to_le_bytes());
+    }
+    out.extend(data);
+    let crc = crc32fast::hash(out.get(3..).unwrap_or_default());
+    out.extend(crc.to_le_bytes());
+    out
+}
+
 /// The frames of a dump, as `highwater_mdd_send_frames` makes them.
 pub fn frames(dump: u32, file: &[u8], size: usize) -> Vec<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut frame = |kind: u8, offset: usize, data: &[u8]| {
-        let mut f = MARK.to_vec();
-        f.push(kind);
-        for value in [dump, offset as u32, data.len() as u32] {
-            f.extend(value.to_le_bytes());
-        }
-        f.extend(data);
-        let crc = crc32fast::hash(f.get(3..).unwrap_or_default());
-        f.extend(crc.to_le_bytes());
-        out.push(f);
-    };
-    for (n, data) in file.chunks(size.clamp(1, LONGEST)).enumerate() {
-        frame(DATA, n * size.clamp(1, LONGEST), data);
-    }
-    frame(END, file.len(), &[]);
+    let size = size.clamp(1, LONGEST);
+    let mut out: Vec<_> =
+        file.chunks(size).enumerate().map(|(n, data)| frame(DATA, dump, (n * size) as u32, data)).collect();
+    out.push(frame(END, dump, file.len() as u32, &[]));
     out
 }
 
@@ -222,6 +238,20 @@ mod tests {
         let again: Vec<_> = frames.iter().flat_map(|f| line.push(f)).collect();
         assert_eq!(again, [Received::Dump(file)]);
         assert_eq!(line.unfinished().count(), 0);
+    }
+
+    #[test]
+    fn another_receiver_takes_on_what_was_kept() {
+        let file: Vec<u8> = (0..1000u32).map(|n| (n * 7) as u8).collect();
+        let frames = frames(3, &file, 100);
+        let (early, late) = frames.split_at(4);
+        let mut first = Receiver::new();
+        early.iter().for_each(|f| assert!(first.push(f).is_empty()));
+        let mut second = Receiver::new();
+        assert!(second.push(&first.keep()).is_empty());
+        let out: Vec<_> = late.iter().flat_map(|f| second.push(f)).collect();
+        assert_eq!(out, [Received::Dump(file)]);
+        assert!(second.keep().is_empty());
     }
 
     proptest! {
