@@ -70,7 +70,7 @@ define _mdd_write
       set $mdd_a = $mdd_a + $mdd_part
       set $mdd_left = $mdd_left - $mdd_part
       set $mdd_bytes = $mdd_bytes + $mdd_part
-      if $mdd_total > $mdd_step
+      if $mdd_part == $mdd_step && $mdd_step > 1023
         printf "mdd: mddout.%d %lu of %lu KiB\n", $mdd_next, $mdd_bytes / 1024, $mdd_total / 1024
       end
     end
