@@ -149,7 +149,7 @@ impl Filter {
                 stack.frames.iter().filter_map(of).any(|text| glob::matches(pattern, text))
             })
         };
-        any(&self.function, |frame| frame.function.as_deref())
+        any(&self.function, crate::stack::function)
             && any(&self.file, |frame| frame.file.as_deref())
             && any(&self.module, |frame| Some(&frame.module))
     }

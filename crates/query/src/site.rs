@@ -4,7 +4,7 @@
 //! nor inside a language's standard library nor a libc function that allocates
 //! for its caller. All lists stand here. JSON carries the full stack anyway.
 
-use crate::stack::{Frame, base_name, is_pseudo};
+use crate::stack::{Frame, base_name, function, is_pseudo};
 
 /// Functions that only hand memory on, by their bare names (no parameters, no
 /// template arguments).
@@ -166,7 +166,7 @@ fn is_library(frame: &Frame) -> bool {
     if LIBRARY_MODULES.iter().any(|prefix| module.starts_with(prefix)) {
         return true;
     }
-    let Some(function) = &frame.function else { return false };
+    let Some(function) = function(frame) else { return false };
     let bare = bare_name(function);
     is_forwarder(&bare) || LIBRARY_PREFIXES.iter().any(|prefix| bare.starts_with(prefix))
 }
@@ -180,7 +180,7 @@ pub fn choose(frames: &[Frame]) -> usize {
     // All of it is library code (a runtime's own start-up): the innermost frame
     // that does more than hand memory on.
     let named = |frame: &Frame| {
-        frame.function.as_deref().is_some_and(|function| {
+        function(frame).is_some_and(|function| {
             let bare = bare_name(function);
             !is_forwarder(&bare) && !bare.starts_with("operator ")
         })

@@ -51,9 +51,21 @@ pub fn is_pseudo(frame: &Frame) -> bool {
     frame.address == 0 && frame.module.is_empty()
 }
 
+/// The function that the frame lies in, where that is known. The nearest symbol
+/// of a stripped module is no knowledge: see [`near`].
+pub fn function(frame: &Frame) -> Option<&str> {
+    if frame.origin == Origin::Nearest { None } else { frame.function.as_deref() }
+}
+
+/// The nearest symbol before a frame of a module whose own names are gone. The
+/// frame need not lie in that function: most often it does not.
+pub fn near(frame: &Frame) -> Option<&str> {
+    if frame.origin == Origin::Nearest { frame.function.as_deref() } else { None }
+}
+
 /// The function as users read it: its name, or module and offset.
 pub fn function_name(frame: &Frame) -> String {
-    match (&frame.function, frame.module_offset) {
+    match (function(frame), frame.module_offset) {
         (Some(function), _) => function.to_string(),
         (None, Some(offset)) => format!("{}+{offset:#x}", base_name(&frame.module)),
         (None, None) => format!("{:#x}", frame.address),
@@ -63,4 +75,26 @@ pub fn function_name(frame: &Frame) -> String {
 /// The last part of a path.
 pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_symbol_is_not_the_function() {
+        let frame = Frame {
+            address: 0x7f00_1234,
+            function: Some("std::__throw_ios_failure".into()),
+            module: "/usr/lib/libstdc++.so.6".into(),
+            module_offset: Some(0xa_1234),
+            origin: Origin::Nearest,
+            ..pseudo("")
+        };
+        assert_eq!(function(&frame), None);
+        assert_eq!(near(&frame), Some("std::__throw_ios_failure"));
+        assert_eq!(function_name(&frame), "libstdc++.so.6+0xa1234");
+        let known = Frame { origin: Origin::Symbol, ..frame };
+        assert_eq!((function(&known), near(&known)), (Some("std::__throw_ios_failure"), None));
+    }
 }

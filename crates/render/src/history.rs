@@ -8,6 +8,7 @@ use highwater_replay::{Replay, Until};
 use highwater_trace::model::{Event, Op, Step};
 
 use crate::RenderError;
+use crate::held::Held;
 use crate::human::{bytes, count, time};
 use crate::json::Json;
 use crate::look::Look;
@@ -43,33 +44,55 @@ fn walk(
     let source = session.source();
     let mut steps = source.steps();
     let mut heap = Replay::new(session.replay_options());
+    let mut held = Held::default();
     let mut shown = 0;
+    // Behind the range only what is still undecided matters.
+    let mut over = false;
     while let Some(step) = steps.next_step()? {
         if let Step::Event(event) = &step {
-            if !range.to.includes(event.seqno, event.ns) || shown >= range.limit {
-                break;
-            }
-            if !range.from.includes(event.seqno, event.ns) {
-                let size = match event.op {
-                    Op::Alloc { size, .. } => Some(size),
-                    Op::Free => heap.block_at(event.addr).map(|block| block.size),
-                };
-                let subject = Subject {
-                    seqno: event.seqno,
-                    ns: event.ns,
-                    addr: event.addr,
-                    size,
-                    thread: event.thread,
-                    api: event.api,
-                    node: event.node,
-                };
-                if range.filter.is_empty() || range.filter.passes(&subject, session) {
-                    each(session, event, size)?;
-                    shown += 1;
-                }
+            over |= !range.to.includes(event.seqno, event.ns);
+        }
+        held.decide(&step);
+        if let Step::Event(event) = &step
+            && !over
+            && !range.from.includes(event.seqno, event.ns)
+        {
+            let size = match event.op {
+                Op::Alloc { size, .. } => Some(size),
+                Op::Free => heap.block_at(event.addr).map(|block| block.size),
+            };
+            let subject = Subject {
+                seqno: event.seqno,
+                ns: event.ns,
+                addr: event.addr,
+                size,
+                thread: event.thread,
+                api: event.api,
+                node: event.node,
+            };
+            if range.filter.is_empty() || range.filter.passes(&subject, session) {
+                held.push(*event, size);
             }
         }
+        while let Some((event, size)) = held.next() {
+            each(session, &event, size)?;
+            shown += 1;
+            if shown >= range.limit {
+                return Ok(shown);
+            }
+        }
+        if over && held.is_empty() {
+            return Ok(shown);
+        }
         heap.feed(&step);
+    }
+    held.decide_all();
+    while let Some((event, size)) = held.next() {
+        if shown >= range.limit {
+            break;
+        }
+        each(session, &event, size)?;
+        shown += 1;
     }
     Ok(shown)
 }

@@ -1,7 +1,7 @@
 //! Sizes, counts, times and long names for people. Never the locale's.
 
 use highwater_query::Frame;
-use highwater_query::stack::{base_name, function_name, is_pseudo};
+use highwater_query::stack::{base_name, function as function_of, function_name, is_pseudo, near};
 
 /// A size in IEC units, rounded: `512 B`, `12.3 MiB`.
 pub fn bytes(value: u64) -> String {
@@ -160,8 +160,17 @@ pub fn frame(frame: &Frame, width: usize) -> (String, String) {
     };
     let mut at = match &frame.file {
         Some(file) => place(file),
+        // Without a name the module is the name; the nearest symbol is only a remark.
+        None if function_of(frame).is_none() => {
+            let near = near(frame).map(|near| format!("near {near}"));
+            let room = width.saturating_sub(function.chars().count() + 3);
+            near.filter(|near| near.chars().count() <= room).unwrap_or_default()
+        }
         None => base_name(&frame.module).to_string(),
     };
+    if at.is_empty() {
+        return (name(&function, width), at);
+    }
     // A path is clicked at, so it is never cut inside: the whole or its last part.
     if at.chars().count() + 15 > width {
         at = match &frame.file {

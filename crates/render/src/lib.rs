@@ -21,6 +21,7 @@
 
 pub mod dump;
 pub mod errors;
+mod held;
 pub mod history;
 pub mod human;
 pub mod json;

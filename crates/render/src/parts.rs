@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use highwater_query::stack::{function, near};
 use highwater_query::{Facts, Frame, Session, Stack};
 use highwater_trace::model::ThreadNo;
 
@@ -10,8 +11,12 @@ use crate::json::Json;
 use crate::look::Look;
 
 /// `function`, `file`, `line`, `module` of a site, as fields of the open object.
+/// Where only the nearest symbol is known, `function` is null and `near` names it.
 pub fn json_site<W: Write>(json: &mut Json<W>, site: Option<&Frame>) -> io::Result<()> {
-    json.field_opt_str("function", site.and_then(|frame| frame.function.as_deref()))?;
+    json.field_opt_str("function", site.and_then(function))?;
+    if let Some(near) = site.and_then(near) {
+        json.field_str("near", near)?;
+    }
     json.field_opt_str("file", site.and_then(|frame| frame.file.as_deref()))?;
     match site.and_then(|frame| frame.line) {
         Some(line) => json.field_u64("line", line.into())?,
