@@ -30,7 +30,7 @@ static pid_t owner;
 struct range {
     uintptr_t start, end;
 };
-static struct range own[3]; /* this library, the agent */
+static struct range own[2]; /* this library, the agent */
 
 static void *(*real_malloc)(size_t);
 static void *(*real_calloc)(size_t, size_t);
@@ -39,35 +39,23 @@ static void *(*real_memalign)(size_t, size_t);
 static void *(*real_aligned_alloc)(size_t, size_t);
 static int (*real_posix_memalign)(void **, size_t, size_t);
 
-static int find_object(struct dl_phdr_info *info, size_t size, void *data)
+static int note_object(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)size;
-    struct range *wanted = data; /* start: an address inside; becomes the object's range */
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type == PT_LOAD && wanted->start >= start && wanted->start < start + segment->p_memsz) {
-            struct range all = {UINTPTR_MAX, 0};
-            for (int j = 0; j < info->dlpi_phnum; j++)
-                if (info->dlpi_phdr[j].p_type == PT_LOAD) {
-                    uintptr_t from = info->dlpi_addr + info->dlpi_phdr[j].p_vaddr;
-                    if (from < all.start)
-                        all.start = from;
-                    if (from + info->dlpi_phdr[j].p_memsz > all.end)
-                        all.end = from + info->dlpi_phdr[j].p_memsz;
-                }
-            wanted[1] = all;
-            return 1;
+    struct range all = {UINTPTR_MAX, 0};
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_LOAD) {
+            uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            if (from < all.start)
+                all.start = from;
+            if (from + info->dlpi_phdr[i].p_memsz > all.end)
+                all.end = from + info->dlpi_phdr[i].p_memsz;
         }
-    }
+    if ((uintptr_t)data >= all.start && (uintptr_t)data < all.end)
+        own[0] = all;
+    else if (info->dlpi_name && strstr(info->dlpi_name, "highwater_agent"))
+        own[1] = all;
     return 0;
-}
-
-static struct range object_of(void *address)
-{
-    struct range pair[2] = {{(uintptr_t)address, 0}, {0, 0}};
-    dl_iterate_phdr(find_object, pair);
-    return pair[1];
 }
 
 static void resolve(void)
@@ -94,14 +82,7 @@ __attribute__((constructor)) static void start(void)
     exe[length < 0 ? 0 : length] = 0;
     int fd = path && only && !strcmp(exe, only) ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
     if (fd >= 0 && ftruncate(fd, (off_t)FILE_SIZE) == 0) {
-        own[0] = object_of((void *)start);
-        void *libc = (void *)write;
-        void *candidates[2] = {(void *)real_malloc, dlsym(RTLD_DEFAULT, "malloc")};
-        for (int i = 0; i < 2; i++) {
-            struct range object = object_of(candidates[i]);
-            if (!((uintptr_t)libc >= object.start && (uintptr_t)libc < object.end))
-                own[1 + i] = object;
-        }
+        dl_iterate_phdr(note_object, (void *)start);
         void *p = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (p != MAP_FAILED) {
             owner = getpid();
@@ -124,13 +105,17 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *data)
     struct walk *walk = data;
     if (walk->count == MOST_FRAMES)
         return _URC_END_OF_STACK;
-    walk->frames[walk->count++] = _Unwind_GetIP(context);
+    int exact = 0;
+    uint64_t pc = _Unwind_GetIPInfo(context, &exact);
+    /* A return address is behind its call; of an instruction that a signal
+     * interrupted, the address behind its first byte stands for it. */
+    walk->frames[walk->count++] = pc && exact ? pc + 1 : pc;
     return _URC_NO_REASON;
 }
 
 static int is_own(uint64_t pc)
 {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         if (pc >= own[i].start && pc < own[i].end)
             return 1;
     return 0;
@@ -152,7 +137,7 @@ static __attribute__((noinline)) void note(void *p, size_t size)
         for (size_t i = 0; i < walk->count && i < 8; i++)
             if (is_own(walk->frames[i]))
                 first = i + 1;
-        size_t count = walk->count - first;
+        size_t count = walk->count - first; /* 0: libgcc came no further than our own frames */
         uint64_t at = atomic_fetch_add(&next, 4 + count);
         if ((at + 4 + count) * 8 < FILE_SIZE) {
             words[at] = (uintptr_t)p;

@@ -67,7 +67,9 @@ impl Child {
             }
         }
         // What would make output depend on the machine.
-        for name in ["LD_PRELOAD", "NO_COLOR", "COLUMNS", "DEBUGINFOD_URLS", "MALLOC_ARENA_MAX"] {
+        for name in
+            ["LD_PRELOAD", "LD_LIBRARY_PATH", "NO_COLOR", "COLUMNS", "DEBUGINFOD_URLS", "MALLOC_ARENA_MAX"]
+        {
             command.env_remove(name);
         }
         command.env("LC_ALL", "C");
@@ -89,6 +91,12 @@ impl Child {
     /// Sets a variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// Takes all variables away.
+    pub fn env_clear(mut self) -> Self {
+        self.command.env_clear();
         self
     }
 
