@@ -162,7 +162,7 @@ fn discover(shared: &start::Shared, pc: u64) -> Option<Found> {
         shared.module_ptr(index).write(Module {
             bias,
             start: start_at,
-            end,
+            end: elf.end,
             eh_frame_hdr: elf.eh_frame_hdr,
             loaded: arch::stamp(),
             unloaded: 0.into(),
@@ -176,11 +176,13 @@ fn discover(shared: &start::Shared, pc: u64) -> Option<Found> {
     shared.header().agent.module_count.store(index + 1, Release);
     EPOCH.fetch_add(1, AcqRel);
     start::count(Counter::Modules, 1);
-    Some(Found { index: index as u16, start: start_at, end, eh_frame_hdr: elf.eh_frame_hdr })
+    Some(Found { index: index as u16, start: start_at, end: elf.end, eh_frame_hdr: elf.eh_frame_hdr })
 }
 
 struct Elf {
     bias: u64,
+    /// One past the last address of the last segment.
+    end: u64,
     eh_frame_hdr: u64,
     build_id: [u8; 32],
     build_id_len: u32,
@@ -191,7 +193,7 @@ fn read_elf(start: u64, end: u64) -> Elf {
     const PT_LOAD: u32 = 1;
     const PT_NOTE: u32 = 4;
     const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-    let mut elf = Elf { bias: start, eh_frame_hdr: 0, build_id: [0; 32], build_id_len: 0 };
+    let mut elf = Elf { bias: start, end, eh_frame_hdr: 0, build_id: [0; 32], build_id_len: 0 };
     if end - start < 64 {
         return elf;
     }
@@ -211,16 +213,22 @@ fn read_elf(start: u64, end: u64) -> Elf {
         let field =
             |i: u64, at: u64| base.add((headers + i * size + at) as usize).cast::<u64>().read_unaligned();
         let kind = |i: u64| base.add((headers + i * size) as usize).cast::<u32>().read_unaligned();
-        for i in 0..count {
-            if kind(i) == PT_LOAD {
+        let mut first = true;
+        for i in (0..count).filter(|&i| kind(i) == PT_LOAD) {
+            if first {
                 elf.bias = start.wrapping_sub(field(i, 16) & !4095);
-                break;
+                first = false;
+            }
+            // What the loader calls an object's end may be the end of its code.
+            let last = elf.bias.wrapping_add(field(i, 16)).wrapping_add(field(i, 40));
+            if last > elf.end && last - start < 1 << 36 {
+                elf.end = last;
             }
         }
         for i in 0..count {
             let at = elf.bias.wrapping_add(field(i, 16));
             let length = field(i, 40);
-            if at < start || at >= end || length > end - at {
+            if at < start || at >= elf.end || length > elf.end - at {
                 continue;
             }
             match kind(i) {
@@ -284,7 +292,7 @@ pub fn after_unload() {
                 continue;
             }
             let gone = match dl_find_object(module.start) {
-                Some(found) => found.is_none_or(|f| f.map_start != module.start || f.map_end != module.end),
+                Some(found) => found.is_none_or(|f| f.map_start != module.start),
                 None => maps::find(module.start).is_none_or(|m| m.start != module.start),
             };
             if gone {
