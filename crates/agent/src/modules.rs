@@ -116,13 +116,22 @@ fn dl_find_object(pc: u64) -> Option<Option<DlFindObject>> {
 
 fn discover(shared: &start::Shared, pc: u64) -> Option<Found> {
     let mut path_buffer = [0u8; 512];
-    let (start_at, end, map): (u64, u64, Option<&LinkMap>);
+    let (mut start_at, mut end, map): (u64, u64, Option<&LinkMap>);
+    let mut unwind_table = 0;
     let mut path: &[u8] = &[];
     match dl_find_object(pc) {
         Some(Some(found)) => {
             // SAFETY: the loader's entry of an object that holds running code.
             map = unsafe { (found.link_map as *const LinkMap).as_ref() };
             (start_at, end) = (found.map_start, found.map_end);
+            unwind_table = found.eh_frame;
+            // An object with holes between its segments is reported segment by
+            // segment: the one that was found need not be the first.
+            if !is_elf(start_at, end)
+                && let Some(whole) = maps::find(pc)
+            {
+                (start_at, end) = (whole.start.min(start_at), whole.end.max(end));
+            }
             if let Some(map) = map {
                 path = map.path();
             }
@@ -141,7 +150,10 @@ fn discover(shared: &start::Shared, pc: u64) -> Option<Found> {
     if index >= shared.header().modules_cap || index >= 0xfff0 {
         return None;
     }
-    let elf = read_elf(start_at, end);
+    let mut elf = read_elf(start_at, end);
+    if elf.eh_frame_hdr == 0 && unwind_table >= start_at && unwind_table < elf.end {
+        elf.eh_frame_hdr = unwind_table;
+    }
     let bias = map.map_or(elf.bias, |map| map.bias);
     let mut flags = 0;
     if loader::first().is_some_and(|first| map.is_some_and(|map| core::ptr::eq(first, map)))
@@ -166,6 +178,7 @@ fn discover(shared: &start::Shared, pc: u64) -> Option<Found> {
             eh_frame_hdr: elf.eh_frame_hdr,
             loaded: arch::stamp(),
             unloaded: 0.into(),
+            code: pc.into(),
             path_off: path_off.unwrap_or(0),
             path_len: if path_off.is_some() { path.len() as u32 } else { 0 },
             build_id: elf.build_id,
@@ -188,22 +201,25 @@ struct Elf {
     build_id_len: u32,
 }
 
+/// Does an ELF file begin here?
+fn is_elf(start: u64, end: u64) -> bool {
+    // SAFETY: the first word of a mapped segment.
+    end - start >= 64 && unsafe { (start as *const u32).read_unaligned() } == u32::from_le_bytes(*b"\x7fELF")
+}
+
 /// Program headers of the object whose first byte is mapped at `start`.
 fn read_elf(start: u64, end: u64) -> Elf {
     const PT_LOAD: u32 = 1;
     const PT_NOTE: u32 = 4;
     const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
     let mut elf = Elf { bias: start, end, eh_frame_hdr: 0, build_id: [0; 32], build_id_len: 0 };
-    if end - start < 64 {
+    if !is_elf(start, end) {
         return elf;
     }
     // SAFETY: the mapping's first page is readable and holds the ELF header and,
     // in every linked object, the program headers; both are checked to lie inside.
     unsafe {
         let base = start as *const u8;
-        if base.cast::<u32>().read_unaligned() != u32::from_le_bytes(*b"\x7fELF") {
-            return elf;
-        }
         let headers = base.add(32).cast::<u64>().read_unaligned();
         let size = u64::from(base.add(54).cast::<u16>().read_unaligned());
         let count = u64::from(base.add(56).cast::<u16>().read_unaligned());
@@ -291,8 +307,9 @@ pub fn after_unload() {
             if module.unloaded.load(Relaxed) != 0 || module.flags != 0 {
                 continue;
             }
-            let gone = match dl_find_object(module.start) {
-                Some(found) => found.is_none_or(|f| f.map_start != module.start),
+            let gone = match dl_find_object(module.code.load(Relaxed)) {
+                // Any address of its code will do; the unwind table is one of its own.
+                Some(found) => found.is_none_or(|f| f.eh_frame != module.eh_frame_hdr),
                 None => maps::find(module.start).is_none_or(|m| m.start != module.start),
             };
             if gone {

@@ -268,6 +268,8 @@ pub struct Module {
     pub loaded: u64,
     /// Stamp when it was gone, 0 while it is there.
     pub unloaded: AtomicU64,
+    /// An address of its code: the first that was met.
+    pub code: AtomicU64,
     /// Offset of its path in the strings.
     pub path_off: u32,
     /// Length of the path; 0 for the program itself.
