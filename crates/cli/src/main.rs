@@ -5,6 +5,7 @@ mod dump;
 mod errors;
 mod history;
 mod leaks;
+mod mdd;
 mod output;
 mod peak;
 mod run;
@@ -60,6 +61,10 @@ enum Command {
     Threads(threads::Args),
     /// Print the path of the agent, for LD_PRELOAD by hand
     AgentPath,
+    /// Dumps of an embedded target: eCos's commands, numbering, transfer
+    Mdd(mdd::Args),
+    /// Make links by whose names this program runs as another (ecosmdd)
+    InstallLinks(mdd::Links),
     /// Print a completion script for a shell
     Completions(standing::Completions),
     /// Write the manual pages into a folder
@@ -73,6 +78,9 @@ enum Command {
 pub(crate) static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libhighwater_agent.so"));
 
 fn main() -> ExitCode {
+    if let Some(code) = mdd::by_name() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error),
@@ -88,6 +96,8 @@ fn main() -> ExitCode {
         Command::Errors(args) => output::finish(errors::run(&args, colour)),
         Command::Threads(args) => output::finish(threads::run(&args, colour)),
         Command::AgentPath => by_hand::agent_path(),
+        Command::Mdd(args) => mdd::run(&args),
+        Command::InstallLinks(args) => output::finish(mdd::install_links(&args)),
         Command::Completions(args) => standing::completions(&args),
         Command::Man(args) => output::finish(standing::man(&args)),
         Command::Record(args) => by_hand::record(&args),
