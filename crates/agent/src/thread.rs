@@ -226,7 +226,11 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         slot.name[1].store(name[1], Relaxed);
         slot.tid.store(tid, Relaxed);
         slot.start_stamp.store(now, Relaxed);
-        slot.thread.store(shared.header().agent.thread_count.fetch_add(1, Relaxed), Relaxed);
+        let number = shared.header().agent.thread_count.fetch_add(1, Relaxed);
+        if number > 0 {
+            SEVERAL.store(1, SeqCst);
+        }
+        slot.thread.store(number, Relaxed);
         slot.generation.fetch_add(1, Release);
         slot.state.store(SLOT_OWNED, Release);
         compiler_fence(Release);
@@ -236,8 +240,12 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
     }
 }
 
-/// Events that may share one reading of the clock.
+/// Events that may share one reading of the clock, while one thread is all
+/// there is.
 const STAMP_CREDIT: u32 = 16;
+/// 1 once a second thread has recorded: the order of its events and others' is
+/// then told by their stamps alone.
+static SEVERAL: AtomicU32 = AtomicU32::new(0);
 
 impl Thread {
     fn backing(&mut self) -> *mut Room {
@@ -272,21 +280,22 @@ impl Thread {
 
     /// The stamp of an event that happens now.
     ///
-    /// The clock is read when the recorder has ticked since the last reading,
-    /// and every sixteenth event. The recorder ticks *before* it looks at the
-    /// rings, so an event that depends on one it has not seen yet has read the
-    /// clock after the recorder did: the order of epochs is never wrong, only
-    /// the order of other threads' events inside a tick is not known.
+    /// With several threads the clock is read for each event: a free is stamped
+    /// before the real free and an alloc after the real alloc, so the stamps of
+    /// one address are in order across threads. A single thread needs no such
+    /// order, and reading the clock is half of what an event costs: it is read
+    /// when the recorder has ticked since the last reading, and every sixteenth
+    /// event.
     #[inline(always)]
     pub fn stamp(&mut self) -> u64 {
         // SAFETY: the header stays mapped.
         let tick = unsafe { (*self.tick).load(Relaxed) };
-        if self.stamp_credit == 0 || tick != self.stamp_tick {
+        if self.stamp_credit == 0 || tick != self.stamp_tick || SEVERAL.load(Relaxed) != 0 {
             self.stamp_tick = tick;
             self.stamp_credit = STAMP_CREDIT;
             self.stamp = arch::stamp();
         }
-        self.stamp_credit -= 1;
+        self.stamp_credit = self.stamp_credit.saturating_sub(1);
         self.stamp
     }
 
