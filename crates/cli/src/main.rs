@@ -23,6 +23,7 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(
     name = "highwater",
+    bin_name = "highwater",
     version,
     subcommand_required = true,
     arg_required_else_help = true,

@@ -73,6 +73,11 @@ pub fn thread_is_gone(pid: u32, tid: u32) -> bool {
 pub fn left_behind(target: u32, target_start: u64, group: u32, inode: u64) -> Vec<u32> {
     let me = std::process::id();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    // In the target's process group there may be others, the rest of a pipeline:
+    // their parent is one of the shells that we descend from, while what the
+    // target left behind has been given to init or a subreaper.
+    let ancestors = ancestors(me);
+    let near: Vec<u32> = ancestors.iter().copied().take(2).collect();
     let mut found = Vec::new();
     for pid in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()) {
         if pid == me || pid == target {
@@ -82,18 +87,25 @@ pub fn left_behind(target: u32, target_start: u64, group: u32, inode: u64) -> Ve
         if stat.start < target_start || stat.state == b'Z' {
             continue;
         }
-        if stat.pgrp == group && stat.ppid != me && descends(pid, me, &stat) || maps_inode(pid, inode) {
+        let orphan = !ancestors.contains(&stat.ppid) || (stat.ppid == 1 && !near.contains(&1));
+        if stat.pgrp == group && stat.ppid != me && orphan || maps_inode(pid, inode) {
             found.push(pid);
         }
     }
     found
 }
 
-/// In the target's group the shell may have put others (a pipeline): those have
-/// the shell as parent, orphans of the target have init or a subreaper.
-fn descends(_pid: u32, me: u32, stat: &Stat) -> bool {
-    let shell = self::stat(me).map(|s| s.ppid);
-    Some(stat.ppid) != shell
+/// Parent, grandparent and so on of a process.
+fn ancestors(mut pid: u32) -> Vec<u32> {
+    let mut list = Vec::new();
+    while let Some(stat) = stat(pid) {
+        if stat.ppid == 0 || list.contains(&stat.ppid) {
+            break;
+        }
+        list.push(stat.ppid);
+        pid = stat.ppid;
+    }
+    list
 }
 
 fn maps_inode(pid: u32, inode: u64) -> bool {

@@ -318,7 +318,12 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
     loop {
         let bell = image.memory.header().recorder.doorbell.load(Acquire);
         let taken = image.epoch(false);
+        let attached = || next.is_some_and(|n| n.header().agent.state.load(Acquire) != AGENT_ABSENT);
         if is_zombie(pid) {
+            // The next image may have come and gone while we looked away.
+            if attached() {
+                return Step::Exec(image.exe.clone());
+            }
             if image.was_replaced() {
                 image.memory.header().agent.state.store(AGENT_EXEC, Release);
             }
@@ -326,8 +331,7 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
                 return Step::Ended(status, usage);
             }
         }
-        let attached = next.is_some_and(|n| n.header().agent.state.load(Acquire) != AGENT_ABSENT);
-        if attached {
+        if attached() {
             return Step::Exec(image.exe.clone());
         }
         if image.crowded() {
@@ -372,10 +376,11 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
 fn unobserved(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
     let patience = Instant::now();
     loop {
+        let ended = is_zombie(pid);
         if next.is_some_and(|n| n.header().agent.state.load(Acquire) != AGENT_ABSENT) {
             return Step::Exec(image.exe.clone());
         }
-        if let Some((status, usage)) = try_wait(pid) {
+        if ended && let Some((status, usage)) = try_wait(pid) {
             image.memory.header().agent.state.store(AGENT_EXEC, Release);
             return Step::Ended(status, usage);
         }
@@ -530,10 +535,13 @@ impl Outcome {
         }
         let left = self.left_running.len();
         if left > 0 {
-            let (processes, verb) = if left == 1 { ("process", "runs") } else { ("processes", "run") };
+            let (what, is) = if left == 1 {
+                ("process that it started still runs", "is")
+            } else {
+                ("processes that it started still run", "are")
+            };
             lines.push(format!(
-                "{left} {processes} that it started still {verb} and are not recorded; record children with \
-                 --follow fork,exec"
+                "{left} {what} and {is} not recorded; record children with --follow fork,exec"
             ));
         }
         lines.extend(self.hints.iter().cloned());
