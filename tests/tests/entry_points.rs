@@ -61,6 +61,36 @@ fn realloc_to_zero_is_a_free_and_not_a_leak() {
 }
 
 #[test]
+fn the_halves_of_a_realloc_find_each_other() {
+    let (_, recorded) = counted(&Program::new("entry_points.c"), &[]);
+    let events = recorded.history();
+    let mut halves: std::collections::BTreeMap<i64, Vec<&str>> = Default::default();
+    for event in &events {
+        if let Some(pair) = event.get("pair").and_then(serde_json::Value::as_i64) {
+            halves.entry(pair).or_default().push(event["op"].as_str().unwrap_or("?"));
+        }
+    }
+    assert_eq!(halves.len(), 4, "four blocks were resized");
+    assert!(halves.values().all(|ops| ops == &["free", "alloc"]), "{halves:?}");
+}
+
+#[test]
+fn seqnos_and_times_never_run_backwards() {
+    let (known, recorded) = counted(&Program::new("entry_points.c"), &[]);
+    let events = recorded.history();
+    assert_eq!(events.len() as i64, known.allocations + known.frees);
+    let mut last = (-1, 0.0);
+    for event in &events {
+        let this = (number(event, "seqno"), event["time"].as_f64().expect("a time"));
+        assert!(this.0 > last.0 && this.1 >= last.1, "event {this:?} after {last:?}");
+        last = this;
+    }
+    // A realloc that failed has used up the number of its free half: no other gaps.
+    let failed = number(&recorded.stats(), "failed_reallocations");
+    assert_eq!((failed, last.0 + 1 - events.len() as i64), (1, 1));
+}
+
+#[test]
 fn c23_sized_frees_are_frees() {
     let (known, recorded) = counted(&Program::new("sized_free.c"), &[]);
     let stats = recorded.stats();

@@ -44,6 +44,11 @@ fn plain_calls() {
 }
 
 #[test]
+fn ten_thousand_frames_are_ten_thousand_frames() {
+    assert!(shapes("deep", 3).deepest >= 10_000);
+}
+
+#[test]
 fn alloca_variable_arrays_and_realigned_frames() {
     shapes("alloca", 300);
 }
@@ -187,4 +192,14 @@ fn the_share_of_complete_stacks_is_printed() {
     let complete = number(&stats["stacks"], "complete");
     assert!(complete > 500, "{stats:#}");
     assert_eq!(number(&stats["stacks"], "truncated"), 0, "{stats:#}");
+}
+
+#[test]
+fn a_depth_limit_is_a_reason_and_not_a_lie() {
+    let program = Program::new("shapes.cpp").flags(VARIANTS[1]).build();
+    let recorded = highwater_tests::highwater::record_with(&["--depth", "8"], |child| {
+        child.arg("--").arg(&program).arg("plain")
+    });
+    let stats = recorded.expect_code(0).stats();
+    assert!(number(&stats["stacks"], "truncated") > 200, "{stats:#}");
 }
