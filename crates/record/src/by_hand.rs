@@ -68,10 +68,10 @@ struct PidFd(std::os::fd::OwnedFd);
 struct PidFdInfo {
     mask: u64,
     cgroup: u64,
-    ids: [u32; 12],
+    ids: [u32; 11],
     exit_code: i32,
     coredump: u32,
-    spare: u32,
+    spare: [u32; 2],
 }
 
 impl PidFd {

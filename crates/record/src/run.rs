@@ -164,6 +164,7 @@ fn record(
         // Until an agent attaches, or the process ends without one.
         let ended = wait_for_agent(&memory, pid);
         if let Some((status, usage)) = ended {
+            signals::no_bell();
             let unrecorded = Some(images.last().map_or(path.clone(), |i| i.exe.clone()));
             if memory.header().agent.state.load(Acquire) == AGENT_ABSENT {
                 return Ok(outcome(status, usage, images, hints, unrecorded, born, pid, memory.inode()));
@@ -186,6 +187,8 @@ fn record(
         }
         make_way(&mut images, &memory, pid, number, options);
         let inode = memory.inode();
+        // Should the trace not open, the memory with the bell is gone.
+        signals::no_bell();
         let mut image = match Image::open(memory, pid, number, options) {
             Ok(image) => image,
             Err(error) => {
@@ -195,7 +198,11 @@ fn record(
                 return Ok(outcome(status, usage, images, hints, None, born, pid, inode));
             }
         };
-        match follow(&mut image, next.as_ref(), pid) {
+        signals::ring_bell_at(&image.memory.header().recorder.doorbell);
+        let step = follow(&mut image, next.as_ref(), pid);
+        // The word that the handlers ring goes away with the image.
+        signals::no_bell();
+        match step {
             Step::Ended(status, usage) => {
                 let header_state = image.memory.header().agent.state.load(Acquire);
                 let left = left_running(born, pid, inode);
@@ -204,7 +211,6 @@ fn record(
                 let (how, code) = if lost_image { (EndedHow::Exec, 0) } else { ended_how(status) };
                 let exe = image.exe.clone();
                 images.push(image.finish(how, code, left.len() as u64));
-                signals::no_bell();
                 hints.extend(program::python_hint(&exe));
                 let mut result =
                     outcome(status, usage, images, hints, lost_image.then_some(exe), born, pid, inode);
@@ -223,7 +229,6 @@ fn record(
                 }
                 next = successor(&memory, options)?;
                 register(&memory, next.as_ref());
-                signals::ring_bell_at(&memory.header().recorder.doorbell);
             }
         }
     }
