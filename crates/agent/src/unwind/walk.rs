@@ -124,11 +124,15 @@ fn resolve(pc: u64, exact: bool) -> (u64, Rule) {
     let Some(module) = modules::find(at) else {
         return (Node::pack(pc, Node::NO_MODULE), Rule::bad(Truncation::NoModule));
     };
-    let rule = super::cfi::compile(
-        module.eh_frame_hdr,
-        super::cfi::Bounds { start: module.start, end: module.end },
-        at,
-    );
+    let bounds = super::cfi::Bounds { start: module.start, end: module.end };
+    let mut rule = super::cfi::compile(module.eh_frame_hdr, bounds, at);
+    // Where makecontext begins a stack, the "return address" is the first byte of
+    // a function that nobody called: the byte before it belongs to nothing.
+    if rule == Rule::bad(Truncation::NoUnwindInfo)
+        && super::cfi::compile(module.eh_frame_hdr, bounds, pc) == Rule::END
+    {
+        rule = Rule::END;
+    }
     let key = Node::pack(if exact { pc | EXACT } else { pc }, module.index);
     start::count(Counter::RulesCompiled, 1);
     if !modules::unloading() && !table::insert(key, rule) {

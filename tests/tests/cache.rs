@@ -1,0 +1,46 @@
+//! The verified stack cache answers exactly what a fresh walk would: with
+//! `--validate` each stack is walked again and a difference ends the program.
+
+use highwater_tests::scale::{note, times};
+use highwater_tests::{Highwater, Program, folder, number};
+
+/// Runs a command under `--validate`; how many stacks were compared.
+#[track_caller]
+fn validated(command: &[&str]) -> i64 {
+    let place = folder();
+    let trace = place.path().join("x.hwt");
+    let mut arguments = vec!["run", "-q", "--validate", "-o"];
+    let trace_name = trace.to_str().unwrap();
+    arguments.extend([trace_name, "--"]);
+    arguments.extend(command);
+    Highwater::command(arguments).run().expect_code(0);
+    let counters = Highwater::json(&["stats", "--self"], &trace);
+    let compared = number(&counters["counters"], "validated");
+    let stats = Highwater::json(&["stats"], &trace);
+    assert!(compared >= number(&stats, "allocations"), "{counters} {stats}");
+    compared
+}
+
+#[test]
+fn stacks_made_to_deceive_a_cache_do_not() {
+    let rounds = times(20_000, 2_000_000).to_string();
+    let mut compared = 0;
+    for flags in [&["-O0"][..], &["-O2"], &["-O2", "-fno-omit-frame-pointer"], &["-Os"]] {
+        let program = Program::new("torture.cpp").flags(flags).build();
+        compared += validated(&[program.to_str().unwrap(), &rounds]);
+    }
+    assert!(compared > 1_000_000, "only {compared} stacks were compared");
+    note("verified cache, torture", &format!("{compared} stacks, no difference"));
+}
+
+#[test]
+fn real_programs_have_the_stacks_of_a_fresh_walk() {
+    let python = "d={}\nfor i in range(20000): d[i%100]=[str(i),(i,i+1)]";
+    let mut compared = validated(&["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", python]);
+    compared += validated(&["perl", "-e", "my %h; $h{$_ % 500} = [$_ x 3] for 1..50000"]);
+    compared += validated(&["sqlite3", ":memory:", "create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<20000) insert into t select x, hex(x) from c; select count(*) from t group by a%7;"]);
+    compared += validated(&["jq", "-n", "[range(20000)|tostring]|length"]);
+    compared += validated(&["node", "-e", "let a=[];for(let i=0;i<2000;i++){a.push(JSON.stringify({i}))};require('zlib').gzipSync(a.join())"]);
+    assert!(compared > 300_000, "only {compared} stacks were compared");
+    note("verified cache, programs", &format!("{compared} stacks, no difference"));
+}
