@@ -147,6 +147,12 @@ pub fn compile(eh_frame_hdr: u64, bounds: Bounds, pc: u64) -> Rule {
     }
 }
 
+/// Does a function with unwind information start at exactly `pc`?
+pub fn starts_at(eh_frame_hdr: u64, bounds: Bounds, pc: u64) -> bool {
+    let entry = |at| if eh_frame_hdr == 0 { None } else { find_fde(eh_frame_hdr, bounds, at) };
+    entry(pc).is_some() && entry(pc) != entry(pc.wrapping_sub(1))
+}
+
 /// Binary search in `.eh_frame_hdr`: the entry with the greatest start <= pc.
 fn find_fde(header: u64, bounds: Bounds, pc: u64) -> Option<u64> {
     let mut reader = Reader::new(header, bounds.end, bounds)?;

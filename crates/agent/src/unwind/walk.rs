@@ -127,9 +127,10 @@ fn resolve(pc: u64, exact: bool) -> (u64, Rule) {
     let bounds = super::cfi::Bounds { start: module.start, end: module.end };
     let mut rule = super::cfi::compile(module.eh_frame_hdr, bounds, at);
     // Where makecontext begins a stack, the "return address" is the first byte of
-    // a function that nobody called: the byte before it belongs to nothing.
-    if rule == Rule::bad(Truncation::NoUnwindInfo)
-        && super::cfi::compile(module.eh_frame_hdr, bounds, pc) == Rule::END
+    // a function, and the byte before it belongs to none: nobody called here.
+    if !exact
+        && rule == Rule::bad(Truncation::NoUnwindInfo)
+        && super::cfi::starts_at(module.eh_frame_hdr, bounds, pc)
     {
         rule = Rule::END;
     }
