@@ -70,29 +70,53 @@ pub fn thread_is_gone(pid: u32, tid: u32) -> bool {
 
 /// Processes that the target left behind: younger than it, and either of its
 /// process group or still mapping the memory with this inode.
+///
+/// A daemon is made by a chain of forks, each parent ending at once: where a
+/// young process is just ending, its child may not be there yet, so the look is
+/// repeated a few times.
 pub fn left_behind(target: u32, target_start: u64, group: u32, inode: u64) -> Vec<u32> {
+    for _ in 0..5 {
+        let (found, ending) = look_for_left_behind(target, target_start, group, inode);
+        if !found.is_empty() || !ending {
+            return found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    Vec::new()
+}
+
+/// One look: what was found, and whether some young orphan is ending.
+fn look_for_left_behind(target: u32, target_start: u64, group: u32, inode: u64) -> (Vec<u32>, bool) {
     let me = std::process::id();
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = fs::read_dir("/proc") else { return (Vec::new(), false) };
     // In the target's process group there may be others, the rest of a pipeline:
     // their parent is one of the shells that we descend from, while what the
     // target left behind has been given to init or a subreaper.
     let ancestors = ancestors(me);
     let near: Vec<u32> = ancestors.iter().copied().take(2).collect();
     let mut found = Vec::new();
+    let mut ending = false;
     for pid in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()) {
         if pid == me || pid == target {
             continue;
         }
-        let Some(stat) = stat(pid) else { continue };
-        if stat.start < target_start || stat.state == b'Z' {
+        let Some(stat) = stat(pid) else {
+            ending = true;
+            continue;
+        };
+        if stat.start < target_start {
             continue;
         }
         let orphan = !ancestors.contains(&stat.ppid) || (stat.ppid == 1 && !near.contains(&1));
+        if matches!(stat.state, b'Z' | b'X') {
+            ending |= orphan;
+            continue;
+        }
         if stat.pgrp == group && stat.ppid != me && orphan || maps_inode(pid, inode) {
             found.push(pid);
         }
     }
-    found
+    (found, ending)
 }
 
 /// Parent, grandparent and so on of a process.
