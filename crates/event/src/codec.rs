@@ -38,14 +38,14 @@ pub const MAX_RECORD: usize = 96;
 /// The greatest number of words a special record carries.
 pub const MAX_WORDS: usize = 8;
 
-const TAG_SPECIAL: u8 = 0;
-const TAG_ALLOC: u8 = 1;
-const TAG_FREE: u8 = 2;
-const TAG_FREE_FULL: u8 = 3;
+pub(crate) const TAG_SPECIAL: u8 = 0;
+pub(crate) const TAG_ALLOC: u8 = 1;
+pub(crate) const TAG_FREE: u8 = 2;
+pub(crate) const TAG_FREE_FULL: u8 = 3;
 
-const EXT_API: u8 = 0x1f;
-const EXT_PAIR: u8 = 0x20;
-const EXT_USABLE: u8 = 0x40;
+pub(crate) const EXT_API: u8 = 0x1f;
+pub(crate) const EXT_PAIR: u8 = 0x20;
+pub(crate) const EXT_USABLE: u8 = 0x40;
 
 /// What the differences refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,7 +189,7 @@ const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-const fn unzigzag(value: u64) -> i64 {
+pub(crate) const fn unzigzag(value: u64) -> i64 {
     ((value >> 1) as i64) ^ -((value & 1) as i64)
 }
 
@@ -210,7 +210,7 @@ const fn fold_low(step: u64, low: u64) -> u64 {
 }
 
 #[inline(always)]
-const fn apply_pointer_delta(from: u64, delta: u64) -> u64 {
+pub(crate) const fn apply_pointer_delta(from: u64, delta: u64) -> u64 {
     let (step, low) = if delta & 1 == 0 { (delta >> 1, 0) } else { (delta >> 4, (delta >> 1) & 7) };
     (((from >> 3) as i64).wrapping_add(unzigzag(step)) as u64) << 3 | low
 }

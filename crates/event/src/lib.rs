@@ -10,17 +10,19 @@
 //!   every decoder here works on a slice, checks every length and returns a
 //!   value, never a panic.
 //! * The bytes that a thread puts in its ring are the bytes that the trace
-//!   keeps: the recorder copies them, it does not translate them.
+//!   keeps: the recorder sorts them into columns, it does not translate them.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`api`] | [`api::ApiKind`], the entry points of the heap |
 //! | [`codec`] | a heap operation as bytes: [`codec::Encoder`], [`codec::Decoder`] |
+//! | [`columns`] | the same records with a column for each field, as the trace keeps them |
 //! | [`node`] | call stacks as an interned tree: [`node::Node`] |
 //! | [`layout`] | the shared memory: header, slots, rings, nodes, modules |
 #![cfg_attr(not(test), no_std)]
 
 pub mod api;
 pub mod codec;
+pub mod columns;
 pub mod layout;
 pub mod node;
