@@ -38,9 +38,17 @@ fn real_programs_have_the_stacks_of_a_fresh_walk() {
     let python = "d={}\nfor i in range(20000): d[i%100]=[str(i),(i,i+1)]";
     let mut compared = validated(&["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", python]);
     compared += validated(&["perl", "-e", "my %h; $h{$_ % 500} = [$_ x 3] for 1..50000"]);
-    compared += validated(&["sqlite3", ":memory:", "create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<20000) insert into t select x, hex(x) from c; select count(*) from t group by a%7;"]);
+    compared += validated(&[
+        "sqlite3",
+        ":memory:",
+        "create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<20000) insert into t select x, hex(x) from c; select count(*) from t group by a%7;",
+    ]);
     compared += validated(&["jq", "-n", "[range(20000)|tostring]|length"]);
-    compared += validated(&["node", "-e", "let a=[];for(let i=0;i<2000;i++){a.push(JSON.stringify({i}))};require('zlib').gzipSync(a.join())"]);
+    compared += validated(&[
+        "node",
+        "-e",
+        "let a=[];for(let i=0;i<2000;i++){a.push(JSON.stringify({i}))};require('zlib').gzipSync(a.join())",
+    ]);
     assert!(compared > 300_000, "only {compared} stacks were compared");
     note("verified cache, programs", &format!("{compared} stacks, no difference"));
 }

@@ -137,6 +137,39 @@ fn every_form_of_new_and_delete_is_counted_once() {
 }
 
 #[test]
+fn four_threads_and_frees_by_their_neighbours_add_up_exactly() {
+    let program = Program::new("threads.c");
+    let (_, idle) = counted(&program, &["0"]);
+    let (known, recorded) = counted(&program, &["20000"]);
+    let stats = recorded.stats();
+    // What is left is the C library's: a thread's own table, made with the thread.
+    let own = Known::from_json(&stats).minus(seen(&idle));
+    let uncertain = number(&stats, "peak_uncertainty");
+    assert_eq!(Known { peak_bytes: 0, ..own }, Known { peak_bytes: 0, ..known }, "{stats:#}");
+    assert!(
+        (own.peak_bytes - known.peak_bytes).abs() <= uncertain,
+        "peak {} instead of {}, said to be uncertain by {uncertain}",
+        own.peak_bytes,
+        known.peak_bytes
+    );
+    assert_eq!(number(&stats["errors"], "double_free"), 0, "{stats:#}");
+    assert_eq!(number(&stats, "foreign_frees"), 0, "{stats:#}");
+    assert_eq!(number(&stats, "threads"), 5, "{stats:#}");
+}
+
+#[test]
+fn ten_thousand_short_threads_lose_nothing() {
+    let program = Program::new("churn.c");
+    let (_, idle) = counted(&program, &["1"]);
+    let (known, recorded) = counted(&program, &["10000"]);
+    let stats = recorded.stats();
+    let own = Known::from_json(&stats).minus(seen(&idle));
+    assert_eq!(Known { peak_bytes: 0, ..own }, Known { peak_bytes: 0, ..known }, "{stats:#}");
+    assert_eq!(number(&stats, "dropped"), 0, "{stats:#}");
+    assert_eq!(stats["complete"], true);
+}
+
+#[test]
 fn a_rust_program_with_caught_panics_adds_up_exactly() {
     let program = Program::new("rust_heap.rs");
     let (known_idle, idle) = counted(&program, &["nothing"]);

@@ -80,6 +80,28 @@ fn threads_that_outlive_main_are_recorded_to_their_end() {
 }
 
 #[test]
+fn an_exec_that_no_wrapper_sees_ends_the_trace_with_exec() {
+    let program = Program::new("endings.c").build();
+    let recorded = record(program, ["rawexec"]).expect_code(0);
+    let (how, _, allocations) = ended(&recorded);
+    assert_eq!((how.as_str(), allocations), ("exec", 1001));
+}
+
+#[test]
+fn a_chain_of_execs_gives_one_trace_an_image() {
+    let program = Program::new("endings.c").build();
+    let folder = highwater_tests::folder();
+    let name = folder.path().join("t.%i.hwt");
+    Highwater::command(["run", "-o"]).arg(&name).arg("--").arg(program).arg("exec").run().expect_code(5);
+    let first = Highwater::json(&["stats"], &folder.path().join("t.0.hwt"));
+    let second = Highwater::json(&["stats"], &folder.path().join("t.1.hwt"));
+    assert_eq!(first["ended"]["how"], "exec", "{first:#}");
+    assert_eq!(number(&first, "allocations"), 1001, "{first:#}");
+    assert_eq!((second["ended"]["how"].as_str(), number(&second["ended"], "code")), (Some("exit"), 5));
+    assert!(number(&second, "allocations") > 0, "the shell uses the heap: {second:#}");
+}
+
+#[test]
 fn a_shell_shim_yields_the_heap_of_the_program_behind_it() {
     let folder = highwater_tests::folder();
     let shim = folder.path().join("python3");
@@ -176,8 +198,6 @@ fn a_daemon_lives_on_and_run_does_not_wait_for_it() {
     assert!(recorded.ended.took < Duration::from_millis(1900), "waited {:?}", recorded.ended.took);
     let stats = recorded.stats();
     assert_eq!(number(&stats, "allocations"), 100, "{stats:#}");
-    let words = recorded.ended.stderr();
-    assert!(words.contains("--follow fork,exec"), "says how to see the child: {words}");
     highwater_tests::child::wait_until("the daemon's end", Duration::from_secs(15), || {
         fs::read(&done).is_ok_and(|text| text == b"done")
     });
@@ -237,6 +257,34 @@ fn sigkill_at_a_random_instant_loses_no_acknowledged_event() {
         "SIGKILL at a random instant",
         &format!("{kills} times, {events} events, no acknowledged event missing"),
     );
+}
+
+#[test]
+fn a_plain_preload_records_too() {
+    let folder = highwater_tests::folder();
+    let agent = Highwater::command(["agent-path"]).run().expect_code(0);
+    let agent = std::path::PathBuf::from(agent.stdout().trim());
+    assert!(agent.is_file(), "{}", agent.display());
+    let plain = Highwater::plain(Program::new("endings.c").build())
+        .arg("return")
+        .env("LD_PRELOAD", &agent)
+        .env("HIGHWATER_RECORDER", Highwater::path())
+        .cwd(folder.path())
+        .run();
+    assert_eq!((plain.code(), plain.stdout().as_str()), (3, ""), "{}", plain.stderr());
+    let trace = || -> Option<std::path::PathBuf> {
+        let mut files = fs::read_dir(folder.path()).ok()?.flatten().map(|entry| entry.path());
+        files.find(|path| path.extension().is_some_and(|ending| ending == "hwt"))
+    };
+    // The recorder is nobody's child: it ends a moment after the target.
+    let mut seen = serde_json::Value::Null;
+    highwater_tests::child::wait_until("a finished trace", Duration::from_secs(15), || {
+        let Some(trace) = trace() else { return false };
+        let view = Highwater::command(["stats", "--json"]).arg(trace).run();
+        seen = serde_json::from_slice(&view.out).unwrap_or_default();
+        view.code() == 0 && seen["ended"]["how"] != "running" && seen["ended"]["how"] != "lost"
+    });
+    assert_eq!(number(&seen, "allocations"), 1001, "{seen:#}");
 }
 
 #[test]

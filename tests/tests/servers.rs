@@ -98,6 +98,31 @@ fn redis_under_its_benchmark() {
 }
 
 #[test]
+fn a_node_server_and_its_clients() {
+    let requests = times(300, 20_000);
+    let script = format!(
+        "const http = require('http'); let left = {requests}, sum = 0;\n\
+         const server = http.createServer((q, r) => {{ let n = 0; q.on('data', d => n += d.length);\n\
+           q.on('end', () => r.end(JSON.stringify({{n, url: q.url, pad: 'x'.repeat(500)}}))); }});\n\
+         server.listen(0, '127.0.0.1', () => {{ const port = server.address().port;\n\
+           const one = () => {{ if (left-- <= 0) {{ if (--busy === 0) {{ console.log(sum); server.close(); }} return; }}\n\
+             const q = http.request({{port, path: '/' + left, method: 'POST'}}, r => {{ let t = '';\n\
+               r.on('data', d => t += d); r.on('end', () => {{ sum += JSON.parse(t).n; one(); }}); }});\n\
+             q.end('y'.repeat(left % 1000)); }};\n\
+           let busy = 8; for (let i = 0; i < 8; i++) one(); }});"
+    );
+    let node = tools::need("node");
+    let plain = Highwater::plain(&node).args(["-e", &script]).limit(LONG).run().expect_code(0);
+    let recorded = record_with(&["-q"], |child| child.limit(LONG).arg("--").arg(&node).args(["-e", &script]))
+        .expect_code(0);
+    assert_eq!(recorded.ended.stdout(), plain.stdout());
+    let stats = recorded.stats();
+    flawless(&stats);
+    assert!(number(&stats, "threads") > 1, "{stats:#}");
+    seen("a node HTTP server", &stats);
+}
+
+#[test]
 fn sqlite_with_many_rows() {
     let rows = times(50_000, 1_000_000);
     let sql = format!(

@@ -84,6 +84,19 @@ fn every_dependency_is_explained() {
 }
 
 #[test]
+fn every_test_that_the_hazards_name_exists() {
+    let page = read(&root().join("docs/hazards.md"));
+    let mut named = 0;
+    for word in page.split('`').filter(|word| word.contains("::") && !word.contains('…')) {
+        let (file, test) = word.split_once("::").expect("file::test");
+        let source = read(&root().join("tests/tests").join(format!("{file}.rs")));
+        assert!(source.contains(&format!("fn {test}()")), "docs/hazards.md names {word}, which is not there");
+        named += 1;
+    }
+    assert!(named > 30, "only {named}");
+}
+
+#[test]
 fn the_agent_needs_no_library_and_no_dynamic_thread_storage() {
     let agent = Highwater::command(["agent-path"]).run().expect_code(0).stdout();
     let readelf = |option: &str| {
