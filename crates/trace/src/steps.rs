@@ -84,6 +84,8 @@ pub struct Steps<'a> {
     /// The group is cut: nothing from this key on is in order.
     barrier: Key,
     key: Key,
+    /// Epoch of the latest record given out.
+    epoch: u32,
     seqno: u64,
     clock: ClockCursor<'a>,
     latest: FxHashMap<ThreadNo, Latest>,
@@ -107,6 +109,7 @@ impl<'a> Steps<'a> {
             limit: Key::END,
             barrier: Key::END,
             key: Key::END,
+            epoch: 0,
             seqno: trace.index.groups.get(start).map_or(trace.event_count(), |group| group.first_seqno),
             clock: trace.clock.cursor(),
             latest: FxHashMap::default(),
@@ -120,6 +123,14 @@ impl<'a> Steps<'a> {
     /// The seqno that the next event gets.
     pub fn seqno(&self) -> u64 {
         self.seqno
+    }
+
+    /// The epoch of the latest step. What different threads did in one epoch may
+    /// have happened in another order than the stamps say; every epoch happened
+    /// before the next.
+    #[inline]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// Damage met so far that [`Trace::warnings`] does not know.
@@ -154,6 +165,7 @@ impl<'a> Steps<'a> {
             }
             let Some(cursor) = self.cursors.get_mut(current) else { return Ok(None) };
             let (head, thread, stamp) = (cursor.head, cursor.thread, self.key.stamp);
+            self.epoch = self.key.epoch;
             // The common case: the next record lies in the same part.
             if cursor.left_in_part() {
                 if cursor.decode() {
