@@ -8,12 +8,12 @@ use crate::session::mdd;
 /// One event in the firmware's own words: as `history` prints it with [`FORMAT`].
 pub const FORMAT: &str = "%s %a %p %n";
 
-/// The lines of the console as `history -f FORMAT` has them, with the source
-/// line behind where `lines` is set. `digits` are those of an address.
+/// The lines of the console as `history -f FORMAT` has them, with the line of `source`
+/// behind where there is one. `digits` are those of an address.
 ///
 /// # Panics
 /// If the console cannot be read.
-pub fn told(console: &Path, digits: usize, lines: bool) -> Vec<String> {
+pub fn told(console: &Path, digits: usize, source: Option<&str>) -> Vec<String> {
     let mut out = Vec::new();
     let text = fs::read(console).unwrap();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -21,12 +21,12 @@ pub fn told(console: &Path, digits: usize, lines: bool) -> Vec<String> {
     for (seq, line) in
         words.iter().filter(|w| matches!(w.as_slice(), ["A" | "F", _, _, _, _] | ["V"])).enumerate()
     {
-        let [what, kind, address, size, source] = line.as_slice() else { continue };
+        let [what, kind, address, size, at] = line.as_slice() else { continue };
         let name = match (*what, *kind) {
             ("F", "realloc") => "free by realloc()".to_string(),
             (_, kind) => format!("{kind}()"),
         };
-        let line = if lines { format!(" ops.c:{source}") } else { String::new() };
+        let line = source.map_or(String::new(), |file| format!(" {file}:{at}"));
         out.push(format!("{seq} {name} 0x{address:0>digits$} {size}{line}"));
     }
     out
@@ -53,7 +53,7 @@ pub fn assert_history(console: &Path, elf: &Path, dumps: &[PathBuf], lines: bool
             _ => l.to_string(),
         })
         .collect();
-    let told = told(console, digits, lines);
+    let told = told(console, digits, lines.then_some("ops.c"));
     assert!(told.len() > 100, "the firmware told too little: {}", told.len());
     for (n, (a, b)) in told.iter().zip(&found).enumerate() {
         assert_eq!(a, b, "event {n}: the firmware's words, the dump's");

@@ -503,6 +503,35 @@ fn inline_functions_of_headers_are_passed_over() {
 }
 
 #[test]
+fn what_lies_between_a_rust_program_and_its_allocator_is_passed_over() {
+    struct Inlined;
+    impl Names for Inlined {
+        fn places(&mut self, pc: u64) -> Vec<Place> {
+            let place = |f: &str, file: &str, line| Place {
+                function: Some(f.into()),
+                location: Some((file.into(), line)),
+            };
+            let library = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/alloc/src";
+            let all = vec![
+                place("<highwater::mdd::Recorded<A> as core::alloc::GlobalAlloc>::alloc", "/x/mdd.rs", 1),
+                place("__rustc::__rust_alloc", "/app/main.rs", 2),
+                place("alloc::boxed::Box<T>::new", &format!("{library}/boxed.rs"), 3),
+                place("app::work", "/app/library/main.rs", 4),
+            ];
+            if pc == 1 { all } else { all[2..3].to_vec() }
+        }
+        fn text(&mut self, _: &str, _: u32) -> Option<String> {
+            None
+        }
+    }
+    let line = |pc, ignore| names::place(&mut Inlined, pc, ignore).location.unwrap().1;
+    assert_eq!(line(1, Some("*/include/*")), 4);
+    assert_eq!(line(1, Some("*.h")), 4);
+    assert_eq!(line(1, None), 1);
+    assert_eq!(line(2, Some("*/include/*")), 3, "better than nothing");
+}
+
+#[test]
 fn exit_statuses_and_messages() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mddout.0");

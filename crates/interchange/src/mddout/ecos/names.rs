@@ -30,13 +30,28 @@ pub trait Names {
     }
 }
 
+/// Where Rust's own library lies: built with the compiler, or installed as `rust-src`.
+const RUST_LIBRARY: [&str; 3] = ["*/library/alloc/src/*", "*/library/core/src/*", "*/library/std/src/*"];
+
+/// Is this on Rust's way from the program to its allocator, or inlined from its library?
+fn of_rust(place: &Place) -> bool {
+    let function = place.function.as_deref().unwrap_or_default();
+    function.starts_with("__rustc::")
+        || function.starts_with("<highwater::mdd::Recorded")
+        || place.location.as_ref().is_some_and(|(file, _)| RUST_LIBRARY.iter().any(|g| glob::fits(g, file)))
+}
+
 /// The function that matters at an address: the innermost one whose file is not
-/// ignored; where all are, the innermost.
+/// ignored; where all are, the innermost. With anything ignored, what Rust's library
+/// inlines is, too (`Box::new` is nobody's answer); where all is the library's, its
+/// function that was called.
 pub(super) fn place(names: &mut dyn Names, pc: u64, ignore: Option<&str>) -> Place {
     let places = names.places(pc);
+    let Some(glob) = ignore else { return places.first().cloned().unwrap_or_default() };
     let ignored =
-        |p: &&Place| matches!((ignore, &p.location), (Some(g), Some((file, _))) if glob::fits(g, file));
-    places.iter().find(|p| !ignored(p)).or(places.first()).cloned().unwrap_or_default()
+        |p: &Place| of_rust(p) || p.location.as_ref().is_some_and(|(file, _)| glob::fits(glob, file));
+    let innermost = if places.first().is_some_and(of_rust) { places.last() } else { places.first() };
+    places.iter().find(|p| !ignored(p)).or(innermost).cloned().unwrap_or_default()
 }
 
 /// An executable on disk.
