@@ -56,12 +56,26 @@ impl Sizes {
     }
 }
 
+/// Where things are. Our own copy: the one in the header can be overwritten by
+/// a target gone wild, and must not lead us out of the mapping.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    modules: u64,
+    strings: u64,
+    slots: u64,
+    nodes: u64,
+    rings: u64,
+}
+
 /// The shared memory of one image, from the recorder's side.
 pub struct Memory {
     fd: OwnedFd,
     base: *mut u8,
     size: usize,
     inode: u64,
+    token: u64,
+    sizes: Sizes,
+    places: Places,
 }
 
 // SAFETY: all access goes through atomics or through data that its writer has
@@ -119,7 +133,14 @@ impl Memory {
             libc::fstat(fd.as_raw_fd(), &mut stat);
             (base.cast::<u8>(), stat.st_ino)
         };
-        let memory = Memory { fd, base, size: size as usize, inode };
+        let places = Places {
+            modules: modules_off,
+            strings: strings_off,
+            slots: slots_off,
+            nodes: nodes_off,
+            rings: rings_off,
+        };
+        let memory = Memory { fd, base, size: size as usize, inode, token, sizes, places };
         // SAFETY: the file is all zeros and nobody else has a reason to look at
         // it before the magic number is there.
         unsafe {
@@ -158,6 +179,11 @@ impl Memory {
         Ok(memory)
     }
 
+    /// The secret that leads an agent to this memory.
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+
     /// The first page.
     pub fn header(&self) -> &Header {
         // SAFETY: mapped as long as self; atomics, or fields that only we write.
@@ -176,17 +202,18 @@ impl Memory {
 
     /// What goes into the agent's environment.
     pub fn address(&self) -> String {
-        format!("{}:{}:{}", std::process::id(), self.raw_fd(), self.header().token)
+        format!("{}:{}:{}", std::process::id(), self.raw_fd(), self.token)
     }
 
     /// How many slots to look at.
     pub fn slots(&self) -> u32 {
-        self.header().agent.slots_used.load(Acquire).min(self.header().slots_cap)
+        self.header().agent.slots_used.load(Acquire).min(self.sizes.slots)
     }
 
     /// Slot `index`, below [`Memory::slots`].
     pub fn slot(&self, index: u32) -> &Slot {
-        let offset = self.header().slots_off as usize + index as usize * size_of::<Slot>();
+        let index = index.min(self.sizes.slots - 1);
+        let offset = self.places.slots as usize + index as usize * size_of::<Slot>();
         // SAFETY: index < slots_cap; atomics but for start_state.
         unsafe { &*self.base.add(offset).cast::<Slot>() }
     }
@@ -194,7 +221,8 @@ impl Memory {
     /// Copies `length` bytes of a ring from stream position `from`: no more
     /// than up to the ring's end.
     pub fn ring_bytes(&self, index: u32, from: u64, length: u64, into: &mut Vec<u8>) {
-        let (offset, size) = ring_range(self.header().rings_off, self.header().big_rings, index);
+        let index = index.min(self.sizes.slots - 1);
+        let (offset, size) = ring_range(self.places.rings, self.sizes.big_rings, index);
         let at = from & (size - 1);
         let run = length.min(size - at) as usize;
         let old = into.len();
@@ -210,15 +238,15 @@ impl Memory {
 
     /// Bytes of slot `index`'s ring.
     pub fn ring_size(&self, index: u32) -> u64 {
-        ring_range(self.header().rings_off, self.header().big_rings, index).1
+        ring_range(self.places.rings, self.sizes.big_rings, index).1
     }
 
     /// Node `id` if it is complete.
     pub fn node(&self, id: NodeId) -> Option<Node> {
-        if id >= self.header().nodes_cap {
+        if id >= self.sizes.nodes {
             return None;
         }
-        let offset = self.header().nodes_off as usize + id as usize * size_of::<Node>();
+        let offset = self.places.nodes as usize + id as usize * size_of::<Node>();
         // SAFETY: id < nodes_cap; `ready` is atomic and stored last.
         unsafe {
             let node = self.base.add(offset).cast::<Node>();
@@ -229,24 +257,24 @@ impl Memory {
 
     /// How many node ids have been given out.
     pub fn node_count(&self) -> u32 {
-        self.header().agent.node_count.load(Acquire).min(self.header().nodes_cap)
+        self.header().agent.node_count.load(Acquire).min(self.sizes.nodes)
     }
 
     /// A published module with its path.
     pub fn module(&self, index: u32) -> Option<(&Module, String)> {
         let header = self.header();
-        if index >= header.agent.module_count.load(Acquire).min(header.modules_cap) {
+        if index >= header.agent.module_count.load(Acquire).min(self.sizes.modules) {
             return None;
         }
-        let offset = header.modules_off as usize + index as usize * size_of::<Module>();
+        let offset = self.places.modules as usize + index as usize * size_of::<Module>();
         // SAFETY: index < modules_cap; all but `unloaded` is constant once published.
         let module = unsafe { &*self.base.add(offset).cast::<Module>() };
         let (from, length) = (u64::from(module.path_off), u64::from(module.path_len));
         let mut path = Vec::new();
-        if from + length <= u64::from(header.strings_cap) {
+        if from + length <= u64::from(self.sizes.strings) {
             // SAFETY: inside the strings.
             unsafe {
-                let at = self.base.add((header.strings_off + from) as usize);
+                let at = self.base.add((self.places.strings + from) as usize);
                 path.extend_from_slice(std::slice::from_raw_parts(at, length as usize));
             }
         }
@@ -256,12 +284,12 @@ impl Memory {
     /// The program's path and arguments, as the agent found them.
     pub fn introduction(&self) -> (Vec<u8>, Vec<u8>) {
         let header = self.header();
-        let cap = header.strings_cap as usize;
+        let cap = self.sizes.strings as usize;
         let exe_len = (header.agent.exe_len.load(Relaxed) as usize).min(cap);
         let args_len = (header.agent.args_len.load(Relaxed) as usize).min(cap - exe_len);
         // SAFETY: inside the strings; the agent wrote them before it attached.
         let text = unsafe {
-            std::slice::from_raw_parts(self.base.add(header.strings_off as usize), exe_len + args_len)
+            std::slice::from_raw_parts(self.base.add(self.places.strings as usize), exe_len + args_len)
         };
         let (exe, args) = text.split_at(exe_len);
         (exe.to_vec(), args.to_vec())
@@ -389,6 +417,22 @@ mod tests {
         assert!(memory.node(FIRST_NODE).is_none());
         assert_eq!(memory.slots(), 0);
         assert!(memory.touched() < 1 << 20, "only what is written takes memory");
+    }
+
+    #[test]
+    fn a_target_gone_wild_does_not_lead_the_recorder_astray() {
+        let memory = Memory::create(&Settings::default()).unwrap();
+        // SAFETY: the whole header, a page of the mapping; nobody else looks.
+        unsafe { std::ptr::write_bytes(memory.base, 0xff, size_of::<Header>()) };
+        assert!(memory.slots() <= memory.sizes.slots);
+        let slot = memory.slot(u32::MAX);
+        assert_eq!(slot.generation.load(Relaxed), 0);
+        let mut bytes = Vec::new();
+        memory.ring_bytes(u32::MAX, u64::MAX, u64::MAX, &mut bytes);
+        assert!(memory.node(u32::MAX).is_none());
+        assert!(memory.module(u32::MAX).is_none());
+        assert!(memory.introduction().0.len() <= memory.sizes.strings as usize);
+        assert!(memory.node_count() <= memory.sizes.nodes);
     }
 
     #[test]

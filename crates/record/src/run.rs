@@ -240,7 +240,7 @@ fn successor(memory: &Memory, options: &Options) -> Result<Option<Memory>, Recor
         return Ok(None);
     }
     let next = Memory::create(&options.settings())?;
-    memory.header().next_token.store(next.header().token, Relaxed);
+    memory.header().next_token.store(next.token(), Relaxed);
     memory.header().next_fd.store(next.raw_fd(), Release);
     Ok(Some(next))
 }
