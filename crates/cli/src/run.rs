@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_full: OnFull,
     /// What is recorded besides the program: its own later images (exec), or nothing (none)
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    #[arg(long, value_parser = follow, default_value = "exec", value_name = "none|exec")]
     follow: Follow,
     /// Stop writing at this size (the program runs on): 500MiB, 2g
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -64,11 +64,21 @@ enum OnFull {
     Drop,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follow {
     None,
-    #[default]
     Exec,
+}
+
+fn follow(text: &str) -> Result<Follow, String> {
+    match text {
+        "none" => Ok(Follow::None),
+        "exec" => Ok(Follow::Exec),
+        "fork,exec" | "exec,fork" | "fork" => {
+            Err("children cannot be recorded yet; run the child itself under `highwater run`".to_owned())
+        }
+        _ => Err("write none or exec".to_owned()),
+    }
 }
 
 fn size(text: &str) -> Result<u64, String> {
