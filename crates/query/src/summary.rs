@@ -1,6 +1,5 @@
 //! The facts of a recording and its totals in one value.
 
-use highwater_event::layout::{MODULE_AGENT, MODULE_MAIN, MODULE_VDSO};
 use highwater_event::node::Truncation;
 use highwater_replay::{Replay, Totals};
 use highwater_trace::model::EndedHow;
@@ -45,10 +44,8 @@ pub enum Nothing {
     AllDropped,
     /// The process became another image at once; that has a trace of its own.
     BecameAnother,
-    /// Only the program itself was loaded: it may be statically linked, and then
-    /// the agent was never in it.
-    Static,
-    /// The program may simply not have used the heap, or ended at once.
+    /// The agent was there, and nobody called it: the program used no heap, or
+    /// only one of its own.
     NoHeapUse,
 }
 
@@ -61,11 +58,8 @@ impl Nothing {
             Nothing::BecameAnother => {
                 "nothing was recorded before the program became another one (exec); that one has its own trace"
             }
-            Nothing::Static => {
-                "nothing was recorded: the program seems to be statically linked, so the agent was never loaded"
-            }
             Nothing::NoHeapUse => {
-                "nothing was recorded: the program made no heap operation, or dropped the agent (setuid, cleared environment)"
+                "nothing was recorded: the program made no heap operation that passes the C library"
             }
         }
     }
@@ -128,15 +122,12 @@ impl Stats {
             return None;
         }
         let facts = session.facts();
-        let own = MODULE_MAIN | MODULE_AGENT | MODULE_VDSO;
         Some(if self.dropped > 0 {
             Nothing::AllDropped
         } else if !facts.warnings.is_empty() {
             Nothing::Damaged
         } else if self.ended == EndedHow::Exec {
             Nothing::BecameAnother
-        } else if facts.modules.iter().all(|module| module.flags & own != 0) {
-            Nothing::Static
         } else {
             Nothing::NoHeapUse
         })
@@ -147,7 +138,7 @@ impl Stats {
 mod tests {
     use super::*;
     use crate::session::made::Made;
-    use highwater_trace::model::{End, ModuleDef, Special};
+    use highwater_trace::model::{End, Special};
 
     fn collect(made: Made) -> (Stats, Option<Nothing>) {
         let mut session = made.session();
@@ -179,10 +170,9 @@ mod tests {
     fn nothing_has_a_reason() {
         let mut made = Made::default();
         made.facts.end = Some(End { how: EndedHow::Exit, ..End::default() });
-        made.facts.modules = vec![ModuleDef { flags: MODULE_MAIN, ..ModuleDef::default() }];
         let (stats, nothing) = collect(made);
         assert!(stats.complete);
-        assert_eq!(nothing, Some(Nothing::Static));
+        assert_eq!(nothing, Some(Nothing::NoHeapUse));
         let (_, nothing) = collect(Made::default().special(0, Special::Dropped { count: 5 }));
         assert_eq!(nothing, Some(Nothing::AllDropped));
     }

@@ -137,8 +137,17 @@ pub fn run(command: &[OsString], agent: &[u8], options: &Options) -> Result<Outc
     let path = program::find(&name)?;
     let program = program::inspect(&path)?;
     let own_allocator = program.own_allocator;
-    let outcome = record(command, path, program.hints, agent, options)?;
-    Ok(Outcome { own_allocator, ..outcome })
+    let mut outcome = record(command, path, program.hints, agent, options)?;
+    outcome.own_allocator = own_allocator;
+    // A launcher (rustup, a shell) may have become a program of another kind.
+    if outcome.images.len() > 1
+        && let Some(last) = outcome.images.last()
+        && let Ok(program) = program::inspect(&last.exe)
+    {
+        outcome.own_allocator = program.own_allocator;
+        outcome.hints.extend(program.hints);
+    }
+    Ok(outcome)
 }
 
 fn record(
