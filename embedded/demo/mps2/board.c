@@ -21,8 +21,14 @@ static void fault(void)
     board_exit(99);
 }
 
+/* For a kernel. */
+__attribute__((weak)) void board_svcall(void);
+__attribute__((weak)) void board_pendsv(void);
+__attribute__((weak)) void board_systick(void);
+
 __attribute__((section(".vectors"), used)) static void *const vectors[16] = {
     board_stack_high, (void *)reset, (void *)fault, (void *)fault, (void *)fault, (void *)fault, (void *)fault,
+    [11] = (void *)board_svcall, [14] = (void *)board_pendsv, [15] = (void *)board_systick,
 };
 
 #define UART ((volatile uint32_t *)0x40004000)

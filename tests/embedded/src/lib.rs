@@ -7,6 +7,7 @@
 
 pub mod build;
 pub mod child;
+pub mod freertos;
 pub mod rust;
 pub mod session;
 pub mod told;
