@@ -10,10 +10,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::*;
 
 use highwater_event::codec::{Decoder, Record, SpecialKind, State};
+use highwater_event::columns::{Stop, Taken};
 use highwater_event::layout::*;
 use highwater_trace::TraceError;
 use highwater_trace::Writer;
-use highwater_trace::model::{EventBlock, ModuleDef, NodeDef, ThreadDef};
+use highwater_trace::model::{ModuleDef, NodeDef, ThreadDef};
 
 use crate::memory::Memory;
 use crate::process;
@@ -127,53 +128,33 @@ impl Drain {
         }
         let mut result = Ok(());
         let start = owner.tail;
-        let mut stop = false;
-        while owner.tail != head && !stop {
+        let mut at_end = false;
+        while owner.tail != head && !at_end {
             // One run up to the ring's end or the head.
             self.bytes.clear();
             memory.ring_bytes(index, owner.tail, head - owner.tail, &mut self.bytes);
             let run = self.bytes.len() as u64;
-            let before = owner.state;
-            let mut decoder = Decoder::new(&self.bytes, owner.state);
-            let mut events = 0u32;
-            let (mut good, mut padded) = (0, false);
-            loop {
-                match decoder.next() {
-                    Ok(None) => break,
-                    Ok(Some(Record::Special { kind: SpecialKind::Pad, .. })) => {
-                        padded = true;
-                        break;
-                    }
-                    Ok(Some(record)) => {
-                        if record.stamp() > bound {
-                            stop = true;
-                            break;
-                        }
-                        events += u32::from(record.is_event());
-                        good = decoder.offset();
-                        owner.state = decoder.state;
-                    }
-                    Err(_) => {
-                        // The target has written over our memory.
-                        owner.damaged = true;
-                        stop = true;
-                        break;
-                    }
-                }
-            }
-            self.events += u64::from(events);
-            let payload = self.bytes.get(..good).unwrap_or_default();
-            match writer.as_deref_mut() {
+            let (taken, stop) = match writer.as_deref_mut() {
                 Some(writer) if result.is_ok() => {
-                    result =
-                        writer.events(&EventBlock { thread: owner.thread, events, start: before, payload });
-                    if result.is_err() {
-                        self.lost += u64::from(events);
+                    match writer.ring(owner.thread, owner.state, &self.bytes, bound) {
+                        Ok(taken) => taken,
+                        Err(error) => {
+                            result = Err(error);
+                            Self::count(&self.bytes, owner.state, bound)
+                        }
                     }
                 }
-                _ => self.lost += u64::from(events),
+                _ => Self::count(&self.bytes, owner.state, bound),
+            };
+            owner.state = taken.state;
+            self.events += u64::from(taken.events);
+            if writer.is_none() || result.is_err() {
+                self.lost += u64::from(taken.events);
             }
-            owner.tail += if padded { run } else { good as u64 };
+            owner.tail += if stop == Stop::Pad { run } else { taken.bytes as u64 };
+            // Damage: the target has written over our memory.
+            owner.damaged = matches!(stop, Stop::Damage(_));
+            at_end = stop == Stop::Bound || owner.damaged;
             if owner.damaged {
                 self.damaged += 1;
                 owner.tail = head;
@@ -185,6 +166,24 @@ impl Drain {
             memory.wake(slot);
         }
         result.map(|()| taken)
+    }
+
+    /// What a writer would take of `bytes`, where there is none.
+    fn count(bytes: &[u8], state: State, bound: u64) -> (Taken, Stop) {
+        let mut taken = Taken { state, ..Taken::default() };
+        let mut decoder = Decoder::new(bytes, state);
+        loop {
+            match decoder.next() {
+                Ok(None) => return (taken, Stop::End),
+                Ok(Some(Record::Special { kind: SpecialKind::Pad, .. })) => return (taken, Stop::Pad),
+                Ok(Some(record)) if record.stamp() > bound => return (taken, Stop::Bound),
+                Ok(Some(record)) => {
+                    taken.events += u32::from(record.is_event());
+                    (taken.bytes, taken.state) = (decoder.offset(), decoder.state);
+                }
+                Err(error) => return (taken, Stop::Damage(error)),
+            }
+        }
     }
 
     /// Nodes that are new since the last epoch. Called after the rings were

@@ -1,5 +1,5 @@
 //! Measures writing and reading a trace: `cargo run --release -p highwater-trace
-//! --example decode_speed [million events]`.
+//! --example decode_speed [million events | trace]`; a trace is only read.
 //!
 //! The synthetic stream is made to resemble real programs: a few hundred call
 //! sites of which few are hot, sizes that belong to the site, size-class
@@ -100,6 +100,9 @@ fn generate(events: u64, threads: u32, free_stacks: bool) -> Vec<Vec<Run>> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    if let Some(path) = std::env::args().nth(1).filter(|arg| arg.parse::<u64>().is_err()) {
+        return read_only(&path);
+    }
     let millions: u64 = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(10);
     let path = std::env::temp_dir().join(format!("decode_speed.{}.hwt", std::process::id()));
     for (threads, free_stacks) in [(1, false), (1, true), (4, false)] {
@@ -160,5 +163,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+/// Opens and reads a trace that is there.
+fn read_only(path: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let begin = Instant::now();
+    let trace = Trace::open(path)?;
+    let open = begin.elapsed();
+    let begin = Instant::now();
+    let (mut steps, mut seen, mut sum) = (trace.steps(), 0u64, 0u64);
+    while let Some(step) = steps.next()? {
+        if let Step::Event(event) = step {
+            seen += 1;
+            sum = sum.wrapping_add(event.addr ^ event.ns);
+        }
+    }
+    let each = begin.elapsed().as_nanos() as f64 / seen.max(1) as f64;
+    println!(
+        "{path}: {seen} events, {:.2} bytes/event, open {:.1} ms, read {each:.2} ns/event ({sum:x})",
+        trace.file_size() as f64 / seen.max(1) as f64,
+        open.as_secs_f64() * 1e3,
+    );
     Ok(())
 }

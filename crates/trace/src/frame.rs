@@ -5,7 +5,7 @@ use crate::error::BlockKind;
 /// First bytes of every trace. Like PNG's, they show a transfer in text mode.
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"\x89HWT\r\n\x1a\n";
 /// The version of the format that this crate writes, and the greatest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// Bytes in the file header, in every version.
 pub(crate) const FILE_HEADER: usize = 32;
 /// Bytes in a block header.

@@ -1,9 +1,11 @@
 //! A group: one or more whole epochs, written together. Its first block lists
 //! the event blocks that follow, so that a missing or damaged one is known with
 //! all that the order needs. An event block holds *parts*: runs of records of
-//! one thread inside one epoch, each with its own codec state.
+//! one thread inside one epoch, each with its own codec state. The records lie
+//! in columns, each column with the bytes of all parts of the block.
 
 use highwater_event::codec::State;
+use highwater_event::columns::COLUMNS;
 
 use crate::model::ThreadNo;
 use crate::varint::{Reader, put, put_signed};
@@ -64,12 +66,19 @@ pub(crate) fn read_table(bytes: &[u8]) -> Option<Vec<BlockInfo>> {
 pub(crate) struct Part {
     /// Epoch, from 0 in the group.
     pub epoch: u32,
-    /// Bytes of records.
-    pub len: u32,
+    /// Bytes of records in each column.
+    pub lens: [u32; COLUMNS],
     /// Allocs and frees in it.
     pub events: u32,
     /// The codec's state before its first record.
     pub start: State,
+}
+
+impl Part {
+    /// Bytes of records.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lens.iter().map(|&len| len as usize).sum()
+    }
 }
 
 /// Writes the table of parts that stands before the records of a block.
@@ -78,8 +87,10 @@ pub(crate) fn put_parts(out: &mut Vec<u8>, parts: &[Part]) {
     let (mut epoch, mut before) = (0, State::default());
     for part in parts {
         put(out, u64::from(part.epoch - epoch));
-        put(out, u64::from(part.len));
         put(out, u64::from(part.events));
+        for len in part.lens {
+            put(out, u64::from(len));
+        }
         put_signed(out, part.start.stamp.wrapping_sub(before.stamp) as i64);
         put_signed(out, part.start.ptr.wrapping_sub(before.ptr) as i64);
         put_signed(out, i64::from(part.start.alloc_node) - i64::from(before.alloc_node));
@@ -88,28 +99,40 @@ pub(crate) fn put_parts(out: &mut Vec<u8>, parts: &[Part]) {
     }
 }
 
-/// Reads the table into `parts` and returns the offset of the records. `None`
+/// Reads the table into `parts` and returns where each column begins. `None`
 /// if it is not a table, or the records are not as long as it says.
-pub(crate) fn read_parts(bytes: &[u8], parts: &mut Vec<Part>) -> Option<usize> {
+pub(crate) fn read_parts(bytes: &[u8], parts: &mut Vec<Part>) -> Option<[usize; COLUMNS]> {
     parts.clear();
     let mut reader = Reader::new(bytes);
     let count = reader.u64()?;
     let (mut epoch, mut before) = (0u32, State::default());
-    let mut records = 0u64;
+    let mut sums = [0u64; COLUMNS];
     for _ in 0..count {
         epoch = epoch.checked_add(reader.u32()?)?;
-        let (len, events) = (reader.u32()?, reader.u32()?);
+        let events = reader.u32()?;
+        let mut lens = [0; COLUMNS];
+        for (len, sum) in lens.iter_mut().zip(&mut sums) {
+            *len = reader.u32()?;
+            *sum += u64::from(*len);
+        }
         let start = State {
             stamp: before.stamp.wrapping_add(reader.i64()? as u64),
             ptr: before.ptr.wrapping_add(reader.i64()? as u64),
             alloc_node: u32::try_from(i64::from(before.alloc_node).checked_add(reader.i64()?)?).ok()?,
             free_node: u32::try_from(i64::from(before.free_node).checked_add(reader.i64()?)?).ok()?,
         };
-        parts.push(Part { epoch, len, events, start });
+        parts.push(Part { epoch, lens, events, start });
         before = start;
-        records += u64::from(len);
     }
-    (reader.remaining() as u64 == records).then(|| bytes.len() - reader.remaining())
+    if reader.remaining() as u64 != sums.iter().sum::<u64>() {
+        return None;
+    }
+    let mut at = bytes.len() - reader.remaining();
+    Some(sums.map(|sum| {
+        let start = at;
+        at += sum as usize;
+        start
+    }))
 }
 
 #[cfg(test)]
@@ -137,15 +160,16 @@ mod tests {
 
         let start = State { stamp: 1 << 60, ptr: u64::MAX, alloc_node: u32::MAX, free_node: 1 };
         let parts = [
-            Part { epoch: 0, len: 3, events: 1, start },
-            Part { epoch: 2, len: 0, events: 0, start: State::default() },
+            Part { epoch: 0, lens: [1, 0, 1, 0, 0, 0], events: 1, start },
+            Part { epoch: 2, lens: [0, 0, 0, 0, 1, 0], events: 0, start: State::default() },
         ];
         let mut bytes = Vec::new();
         put_parts(&mut bytes, &parts);
         let records = bytes.len();
         bytes.extend_from_slice(b"abc");
         let mut got = Vec::new();
-        assert_eq!(read_parts(&bytes, &mut got), Some(records));
+        let starts = [0, 1, 1, 2, 2, 3].map(|at| records + at);
+        assert_eq!(read_parts(&bytes, &mut got), Some(starts));
         assert_eq!(got, parts);
         for cut in 0..bytes.len() {
             assert_eq!(read_parts(&bytes[..cut], &mut got), None);

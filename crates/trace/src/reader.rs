@@ -630,6 +630,9 @@ fn check_file_header(source: &Source) -> Result<u64, TraceError> {
         Some((version, _)) if version > FORMAT_VERSION => {
             Err(TraceError::Newer { path, version, supported: FORMAT_VERSION })
         }
+        Some((version, _)) if version < FORMAT_VERSION => {
+            Err(TraceError::Header { path, what: "its version is one from before the first release" })
+        }
         Some((_, id)) => Ok(id),
     }
 }

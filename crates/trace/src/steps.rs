@@ -8,7 +8,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use highwater_event::api::ApiKind;
-use highwater_event::codec::{Decoder, Record, SpecialKind, State};
+use highwater_event::codec::{Record, SpecialKind};
+use highwater_event::columns::{COLUMNS, ColumnReader, Plain, SLACK};
 use rustc_hash::FxHashMap;
 
 use crate::clock::ClockCursor;
@@ -33,6 +34,8 @@ impl Key {
 /// What a thread has next.
 #[derive(Clone, Copy, Debug)]
 enum Head {
+    /// Its next record was not looked at yet. Only the current cursor may have this.
+    Unread,
     Record(Record),
     /// Events that cannot be read.
     Lost(u32),
@@ -44,14 +47,14 @@ struct Cursor {
     blocks: VecDeque<(u64, BlockInfo)>,
     raw: Vec<u8>,
     parts: Vec<Part>,
-    /// The next part.
+    /// The next part, and where its columns begin.
     part: usize,
+    starts: [usize; COLUMNS],
     /// The rest of the current part.
-    at: usize,
-    end: usize,
+    reader: ColumnReader,
+    /// Events in it.
     left: u32,
     epoch: u32,
-    state: State,
     /// Effective stamp of the last record of this epoch.
     floor: u64,
     head: Head,
@@ -159,34 +162,69 @@ impl<'a> Steps<'a> {
                 }
                 continue;
             };
+            let Some(cursor) = self.cursors.get_mut(current) else { return Ok(None) };
+            if let Head::Unread = cursor.head {
+                // The common case: a plain record of the same part, still below
+                // what the other threads have.
+                if cursor.left > 0
+                    && let Some(plain) = cursor.reader.plain(&cursor.raw)
+                {
+                    cursor.left -= 1;
+                    cursor.floor = cursor.floor.max(plain.stamp);
+                    let (key, thread) = (cursor.key(), cursor.thread);
+                    if key < self.limit {
+                        self.epoch = key.epoch;
+                        return Ok(Some(self.event(plain, thread, key.stamp)));
+                    }
+                    cursor.head = Head::Record(record(plain));
+                    self.key = key;
+                } else if !cursor.reader.is_empty() {
+                    if cursor.decode() {
+                        self.key.stamp = cursor.floor;
+                    } else {
+                        self.bad_part(current);
+                    }
+                } else if !self.advance(current)? {
+                    self.current = None;
+                    self.switch_from_empty();
+                }
+                continue;
+            }
             if self.key >= self.limit {
                 self.switch(current);
                 continue;
             }
-            let Some(cursor) = self.cursors.get_mut(current) else { return Ok(None) };
             let (head, thread, stamp) = (cursor.head, cursor.thread, self.key.stamp);
+            cursor.head = Head::Unread;
             self.epoch = self.key.epoch;
-            // The common case: the next record lies in the same part.
-            if cursor.left_in_part() {
-                if cursor.decode() {
-                    self.key.stamp = cursor.floor;
-                } else {
-                    self.bad_part(current);
-                }
-            } else if !self.advance(current)? {
-                self.current = None;
-                self.switch_from_empty();
-            }
             if let Some(step) = self.step(head, thread, stamp)? {
                 return Ok(Some(step));
             }
         }
     }
 
+    /// `stamp` is the effective one.
     #[inline(always)]
+    fn event(&mut self, plain: Plain, thread: ThreadNo, stamp: u64) -> Step {
+        let ns = self.clock.ns_of(stamp);
+        let Plain { stamp, ptr, size, node, api } = plain;
+        let seqno = self.seqno;
+        self.seqno += 1;
+        let (mut op, mut pair) = (Op::Alloc { size, usable: None }, None);
+        if api.is_free() {
+            op = Op::Free;
+            if api.is_realloc() {
+                self.latest.insert(thread, Latest::Known(seqno));
+                pair = Some(seqno);
+            }
+        }
+        Step::Event(Event { seqno, ns, stamp, thread, op, api, addr: ptr, node, pair })
+    }
+
     fn step(&mut self, head: Head, thread: ThreadNo, stamp: u64) -> Result<Option<Step>, TraceError> {
         let ns = self.clock.ns_of(stamp);
         let record = match head {
+            Head::Unread => return Ok(None),
             Head::Record(record) => record,
             Head::Lost(count) => {
                 self.seqno += u64::from(count);
@@ -389,13 +427,13 @@ impl<'a> Steps<'a> {
     fn advance(&mut self, place: usize) -> Result<bool, TraceError> {
         loop {
             let Some(cursor) = self.cursors.get_mut(place) else { return Ok(false) };
-            if cursor.left > 0 && cursor.at >= cursor.end {
-                // Fewer events than the part was said to have.
+            if cursor.left > 0 || !cursor.reader.is_even() {
+                // Fewer events than the part was said to have, or more bytes.
                 self.bad_part(place);
                 return Ok(true);
             }
             if cursor.next_part() {
-                if cursor.at >= cursor.end {
+                if cursor.reader.is_empty() {
                     continue;
                 }
                 if !cursor.decode() {
@@ -412,10 +450,12 @@ impl<'a> Steps<'a> {
             let Some(cursor) = self.cursors.get_mut(place) else { return Ok(false) };
             (cursor.raw, cursor.parts, cursor.part) = (raw, parts, 0);
             match loaded {
-                Ok(records) => (cursor.at, cursor.end, cursor.left) = (records, records, 0),
+                Ok(starts) => {
+                    (cursor.starts, cursor.reader, cursor.left) = (starts, ColumnReader::default(), 0);
+                }
                 Err(what) => {
                     cursor.parts.clear();
-                    (cursor.at, cursor.end, cursor.left) = (0, 0, 0);
+                    (cursor.reader, cursor.left) = (ColumnReader::default(), 0);
                     if cursor.epoch != block.last_epoch {
                         (cursor.epoch, cursor.floor) = (block.last_epoch, 0);
                     }
@@ -429,14 +469,14 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Reads a block; the inner value is where its records begin.
+    /// Reads a block; the inner value is where its columns begin.
     fn load(
         &mut self,
         offset: u64,
         block: &BlockInfo,
         raw: &mut Vec<u8>,
         parts: &mut Vec<Part>,
-    ) -> Result<Result<usize, &'static str>, TraceError> {
+    ) -> Result<Result<[usize; COLUMNS], &'static str>, TraceError> {
         let Some(header) = self.trace.source.header(offset)? else {
             return Ok(Err("its header is damaged"));
         };
@@ -447,10 +487,12 @@ impl<'a> Steps<'a> {
             return Ok(Err(what));
         }
         Ok(match read_parts(raw, parts) {
-            Some(records)
+            Some(starts)
                 if parts.iter().map(|p| u64::from(p.events)).sum::<u64>() == u64::from(block.events) =>
             {
-                Ok(records)
+                // The reader takes eight bytes at a time.
+                raw.extend_from_slice(&[0; SLACK]);
+                Ok(starts)
             }
             _ => Err("its table of parts makes no sense"),
         })
@@ -462,7 +504,7 @@ impl<'a> Steps<'a> {
         let Some(cursor) = self.cursors.get_mut(place) else { return };
         let lost = cursor.left;
         cursor.left = 0;
-        cursor.at = cursor.end;
+        cursor.reader = ColumnReader::default();
         cursor.head = Head::Lost(lost);
         self.key = cursor.key();
         let group = self.trace.index.groups.get(self.group.saturating_sub(1)).map_or(0, |g| g.offset);
@@ -488,11 +530,10 @@ impl Cursor {
             raw,
             parts,
             part: 0,
-            at: 0,
-            end: 0,
+            starts: [0; COLUMNS],
+            reader: ColumnReader::default(),
             left: 0,
             epoch: 0,
-            state: State::default(),
             floor: 0,
             head: Head::Lost(0),
         };
@@ -504,26 +545,16 @@ impl Cursor {
         Key { epoch: self.epoch, stamp: self.floor, thread: self.thread }
     }
 
-    #[inline(always)]
-    fn left_in_part(&self) -> bool {
-        self.at < self.end
-    }
-
     /// Decodes the next record of the part into `head`; `false` if there is
     /// none or one event more than the part was said to have.
-    #[inline(always)]
     fn decode(&mut self) -> bool {
-        let Some(bytes) = self.raw.get(self.at..self.end) else { return false };
-        let mut decoder = Decoder::new(bytes, self.state);
-        let Ok(Some(record)) = decoder.next() else { return false };
+        let Ok(Some(record)) = self.reader.next(&self.raw) else { return false };
         if record.is_event() {
             if self.left == 0 {
                 return false;
             }
             self.left -= 1;
         }
-        self.at += decoder.offset();
-        self.state = decoder.state;
         self.floor = self.floor.max(record.stamp());
         self.head = Head::Record(record);
         true
@@ -535,9 +566,21 @@ impl Cursor {
         if part.epoch != self.epoch {
             (self.epoch, self.floor) = (part.epoch, 0);
         }
-        self.at = self.end;
-        self.end = self.at + part.len as usize;
-        (self.left, self.state) = (part.events, part.start);
+        let starts = self.starts;
+        for (start, len) in self.starts.iter_mut().zip(part.lens) {
+            *start += len as usize;
+        }
+        (self.left, self.reader) = (part.events, ColumnReader::new(starts, self.starts, part.start));
         true
+    }
+}
+
+/// A plain record as any other.
+fn record(plain: Plain) -> Record {
+    let Plain { stamp, ptr, size, node, api } = plain;
+    if api.is_free() {
+        Record::Free { stamp, ptr, node, api }
+    } else {
+        Record::Alloc { stamp, ptr, size, usable: None, node, api, pair: false }
     }
 }

@@ -6,7 +6,8 @@ use std::mem;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use highwater_event::codec::Decoder;
+use highwater_event::codec::State;
+use highwater_event::columns::{COLUMNS, SLACK, Stop, Taken, split};
 
 use crate::defs;
 use crate::error::{BlockKind, TraceError};
@@ -75,12 +76,32 @@ type SpannedPart = (Part, Span);
 /// What a thread has brought and that is in no block yet.
 #[derive(Default)]
 struct Pending {
-    /// Whole epochs.
-    closed: Vec<SpannedPart>,
-    closed_bytes: Vec<u8>,
-    /// The epoch that is not at its end.
-    open: Vec<SpannedPart>,
-    open_bytes: Vec<u8>,
+    parts: Vec<SpannedPart>,
+    /// How many of the parts, from the first on, are of epochs at their end.
+    closed: usize,
+    /// The records of all parts.
+    columns: [Vec<u8>; COLUMNS],
+}
+
+impl Pending {
+    /// Parts of the epoch that is not at its end.
+    fn open(&self) -> &[SpannedPart] {
+        self.parts.get(self.closed..).unwrap_or_default()
+    }
+
+    /// Bytes of all records.
+    fn bytes(&self) -> usize {
+        self.columns.iter().map(Vec::len).sum()
+    }
+
+    /// Takes back all parts but the first `parts`.
+    fn truncate(&mut self, parts: usize) {
+        for (part, _) in self.parts.drain(parts..) {
+            for (column, len) in self.columns.iter_mut().zip(part.lens) {
+                column.truncate(column.len() - len as usize);
+            }
+        }
+    }
 }
 
 /// Writes one `.hwt` file.
@@ -249,26 +270,44 @@ impl Writer {
     /// cannot grow; after that [`TraceError::Stopped`] at once.
     pub fn events(&mut self, block: &EventBlock<'_>) -> Result<(), TraceError> {
         self.check()?;
-        if block.payload.is_empty() {
+        let epoch = self.epochs;
+        let Some(pending) = self.pending(block.thread) else { return Ok(()) };
+        let known = pending.parts.len();
+        let (taken, stop) = take(block.payload, block.start, u64::MAX, epoch, pending);
+        if stop == Stop::End && taken.events == block.events {
             return Ok(());
         }
-        let place = match self.places.get(&block.thread) {
-            Some(&place) => place,
-            None => {
-                self.threads.push((block.thread, Pending::default()));
-                self.places.insert(block.thread, self.threads.len() - 1);
-                self.threads.len() - 1
-            }
-        };
-        let Some((_, pending)) = self.threads.get_mut(place) else { return Ok(()) };
-        let known = pending.open.len();
-        let mut floor = pending.open.last().map_or(0, |(_, span)| span.last);
-        if let Err(offset) = split(block, self.epochs, &mut floor, &mut pending.open) {
-            pending.open.truncate(known);
-            return Err(TraceError::BadRecords { path: self.path.clone(), thread: block.thread, offset });
-        }
-        pending.open_bytes.extend_from_slice(block.payload);
-        Ok(())
+        pending.truncate(known);
+        Err(TraceError::BadRecords { path: self.path.clone(), thread: block.thread, offset: taken.bytes })
+    }
+
+    /// What a thread's ring holds, as far as it goes: records of the thread from
+    /// `state` on, up to the first with a stamp above `bound`, a pad, or bytes
+    /// that are no records. Says what was taken and kept, and why no more.
+    ///
+    /// # Errors
+    /// [`TraceError::Stopped`] after a write failed: nothing is taken then.
+    pub fn ring(
+        &mut self,
+        thread: ThreadNo,
+        state: State,
+        bytes: &[u8],
+        bound: u64,
+    ) -> Result<(Taken, Stop), TraceError> {
+        self.check()?;
+        let epoch = self.epochs;
+        Ok(match self.pending(thread) {
+            Some(pending) => take(bytes, state, bound, epoch, pending),
+            None => (Taken { state, ..Taken::default() }, Stop::End),
+        })
+    }
+
+    fn pending(&mut self, thread: ThreadNo) -> Option<&mut Pending> {
+        let place = *self.places.entry(thread).or_insert_with(|| {
+            self.threads.push((thread, Pending::default()));
+            self.threads.len() - 1
+        });
+        self.threads.get_mut(place).map(|(_, pending)| pending)
     }
 
     /// Closes the epoch: all that comes now comes after all that came so far.
@@ -280,29 +319,16 @@ impl Writer {
         let mut any = false;
         for place in 0..self.threads.len() {
             let Some((thread, pending)) = self.threads.get_mut(place) else { break };
-            if pending.open.is_empty() {
+            let open = pending.open();
+            if open.is_empty() {
                 continue;
             }
             any = true;
-            self.closed_raw += pending.open_bytes.len();
-            if pending.closed.is_empty() && pending.open_bytes.len() < BLOCK_TARGET {
-                mem::swap(&mut pending.closed, &mut pending.open);
-                mem::swap(&mut pending.closed_bytes, &mut pending.open_bytes);
-                continue;
+            self.closed_raw += open.iter().map(|(part, _)| part.bytes()).sum::<usize>();
+            pending.closed = pending.parts.len();
+            if pending.bytes() >= BLOCK_TARGET {
+                pack_closed(&mut self.packer, &mut self.scratch, *thread, pending, &mut self.blocks);
             }
-            // Parts move over one by one, and every full block leaves.
-            let mut at = 0;
-            for (part, span) in mem::take(&mut pending.open) {
-                let end = at + part.len as usize;
-                pending.closed_bytes.extend_from_slice(pending.open_bytes.get(at..end).unwrap_or_default());
-                pending.closed.push((part, span));
-                at = end;
-                if pending.closed_bytes.len() >= BLOCK_TARGET {
-                    let block = pack_block(&mut self.packer, &mut self.scratch, *thread, pending);
-                    self.blocks.extend(block);
-                }
-            }
-            pending.open_bytes.clear();
         }
         if any {
             self.epochs += 1;
@@ -472,12 +498,9 @@ impl Writer {
     fn write_group(&mut self) -> Result<(), TraceError> {
         self.write_defs()?;
         for (thread, pending) in &mut self.threads {
-            if !pending.closed.is_empty() {
-                let block = pack_block(&mut self.packer, &mut self.scratch, *thread, pending);
-                self.blocks.extend(block);
-            }
+            pack_closed(&mut self.packer, &mut self.scratch, *thread, pending, &mut self.blocks);
             // Open parts belong to the first epoch of the next group.
-            for (part, _) in &mut pending.open {
+            for (part, _) in &mut pending.parts {
                 part.epoch = 0;
             }
         }
@@ -605,64 +628,104 @@ fn new_file_id(meta: &Meta) -> u64 {
     hasher.finish()
 }
 
-/// Cuts a run of records into parts of at most [`PART_MAX`] bytes and finds
-/// the effective stamps. On bytes that are no records, or a wrong number of
-/// events, the offset at which that was seen.
-fn split(
-    block: &EventBlock<'_>,
-    epoch: u32,
-    floor: &mut u64,
-    parts: &mut Vec<SpannedPart>,
-) -> Result<(), usize> {
-    let mut decoder = Decoder::new(block.payload, block.start);
-    let mut begin = 0usize;
-    let mut start = block.start;
-    let (mut events, mut total) = (0u32, 0u32);
-    let mut span: Option<Span> = None;
+/// Takes records into `pending`, in parts of at most [`PART_MAX`] bytes.
+fn take(bytes: &[u8], start: State, bound: u64, epoch: u32, pending: &mut Pending) -> (Taken, Stop) {
+    let greatest = pending.open().last().map_or(0, |(_, span)| span.last);
+    let mut all = Taken { state: start, greatest, ..Taken::default() };
     loop {
-        let at = decoder.offset();
-        if at - begin >= PART_MAX
-            && let Some(full) = span.take()
-        {
-            parts.push((Part { epoch, len: (at - begin) as u32, events, start }, full));
-            (begin, start, events) = (at, decoder.state, 0);
+        let rest = bytes.get(all.bytes..).unwrap_or_default();
+        let piece = rest.get(..PART_MAX).unwrap_or(rest);
+        let mut taken = all;
+        let mut out = [std::ptr::null_mut(); COLUMNS];
+        for (column, out) in pending.columns.iter_mut().zip(&mut out) {
+            column.reserve(piece.len() + SLACK);
+            *out = column.spare_capacity_mut().as_mut_ptr().cast::<u8>();
         }
-        let record = match decoder.next() {
-            Ok(Some(record)) => record,
-            Ok(None) => break,
-            Err(_) => return Err(at),
+        let before = out;
+        // SAFETY: each place has the reserved room, in a vector of its own.
+        let stop = unsafe { split(piece, &mut taken, bound, &mut out) };
+        let mut lens = [0; COLUMNS];
+        for (c, column) in pending.columns.iter_mut().enumerate() {
+            let len = out[c] as usize - before[c] as usize;
+            // SAFETY: so many bytes were written behind the vector's end.
+            unsafe { column.set_len(column.len() + len) };
+            lens[c] = len as u32;
+        }
+        if taken.records > 0 {
+            let part = Part { epoch, lens, events: taken.events, start: all.state };
+            pending.parts.push((part, Span { first: taken.first, last: taken.greatest }));
+        }
+        let first = if all.records == 0 { taken.first } else { all.first };
+        all = Taken {
+            bytes: all.bytes + taken.bytes,
+            records: all.records + taken.records,
+            events: all.events + taken.events,
+            first,
+            ..taken
         };
-        if record.is_event() {
-            events += 1;
-            total += 1;
+        // A piece may end inside a record: that one begins the next piece.
+        if piece.len() == rest.len() || taken.bytes == 0 || !matches!(stop, Stop::End | Stop::Damage(_)) {
+            return (all, stop);
         }
-        *floor = (*floor).max(record.stamp());
-        span = Some(Span { first: span.map_or(*floor, |span| span.first), last: *floor });
     }
-    if total != block.events {
-        return Err(block.payload.len());
-    }
-    if let Some(span) = span {
-        let len = (block.payload.len() - begin) as u32;
-        parts.push((Part { epoch, len, events, start }, span));
-    }
-    Ok(())
 }
 
-/// Makes a block of the whole epochs of a thread.
-fn pack_block(
+/// Makes blocks of the whole epochs of a thread, and adds them to `blocks`.
+fn pack_closed(
     packer: &mut Packer,
     scratch: &mut Vec<u8>,
     thread: ThreadNo,
     pending: &mut Pending,
+    blocks: &mut Vec<(BlockInfo, Packed)>,
+) {
+    let closed = pending.parts.get(..pending.closed).unwrap_or_default();
+    let mut from = [0; COLUMNS];
+    let mut left: usize = closed.iter().map(|(part, _)| part.bytes()).sum();
+    let mut rest = closed;
+    while !rest.is_empty() {
+        // What is left over makes the last block a bit larger.
+        let mut size = 0;
+        let count = if left < 2 * BLOCK_TARGET {
+            rest.len()
+        } else {
+            let large = |(part, _): &SpannedPart| {
+                size += part.bytes();
+                size >= BLOCK_TARGET
+            };
+            rest.iter().position(large).map_or(rest.len(), |at| at + 1)
+        };
+        let (parts, behind) = rest.split_at(count);
+        left = left.saturating_sub(size);
+        rest = behind;
+        blocks.extend(pack_block(packer, scratch, thread, parts, &pending.columns, &mut from));
+    }
+    pending.parts.drain(..pending.closed);
+    pending.closed = 0;
+    for (column, from) in pending.columns.iter_mut().zip(from) {
+        column.drain(..from);
+    }
+}
+
+/// Makes a block of some parts of a thread, whose records begin at `from` in
+/// the columns; moves `from` behind them.
+fn pack_block(
+    packer: &mut Packer,
+    scratch: &mut Vec<u8>,
+    thread: ThreadNo,
+    spanned: &[SpannedPart],
+    columns: &[Vec<u8>; COLUMNS],
+    from: &mut [usize; COLUMNS],
 ) -> Option<(BlockInfo, Packed)> {
-    let (first, first_span) = *pending.closed.first()?;
-    let (last, last_span) = *pending.closed.last()?;
-    let parts: Vec<Part> = pending.closed.drain(..).map(|(part, _)| part).collect();
+    let (first, first_span) = *spanned.first()?;
+    let (last, last_span) = *spanned.last()?;
+    let parts: Vec<Part> = spanned.iter().map(|(part, _)| *part).collect();
     scratch.clear();
     put_parts(scratch, &parts);
-    scratch.extend_from_slice(&pending.closed_bytes);
-    pending.closed_bytes.clear();
+    for (c, (column, from)) in columns.iter().zip(from).enumerate() {
+        let len: usize = parts.iter().map(|part| part.lens[c] as usize).sum();
+        scratch.extend_from_slice(column.get(*from..*from + len).unwrap_or_default());
+        *from += len;
+    }
     let mut info = BlockInfo {
         thread,
         events: parts.iter().map(|part| part.events).sum(),
