@@ -203,6 +203,18 @@ fn a_daemon_lives_on_and_run_does_not_wait_for_it() {
     });
 }
 
+#[test]
+fn a_child_that_lives_on_is_said() {
+    let folder = highwater_tests::folder();
+    let recorded = record(Program::new("daemon.c").build(), [folder.path().join("done")]).expect_code(0);
+    let words = recorded.ended.stderr();
+    assert!(words.contains("--follow fork,exec"), "says how to see the child: {words}");
+    // The daemon has two seconds to live; the folder must outlive it.
+    highwater_tests::child::wait_until("the daemon's end", Duration::from_secs(15), || {
+        folder.path().join("done").exists()
+    });
+}
+
 /// One kill: what the target acknowledged before it died, and what the trace holds.
 fn kill_at(program: &Path, after: Duration) -> (i64, i64, i64, i64) {
     let folder = highwater_tests::folder();
@@ -257,34 +269,6 @@ fn sigkill_at_a_random_instant_loses_no_acknowledged_event() {
         "SIGKILL at a random instant",
         &format!("{kills} times, {events} events, no acknowledged event missing"),
     );
-}
-
-#[test]
-fn a_plain_preload_records_too() {
-    let folder = highwater_tests::folder();
-    let agent = Highwater::command(["agent-path"]).run().expect_code(0);
-    let agent = std::path::PathBuf::from(agent.stdout().trim());
-    assert!(agent.is_file(), "{}", agent.display());
-    let plain = Highwater::plain(Program::new("endings.c").build())
-        .arg("return")
-        .env("LD_PRELOAD", &agent)
-        .env("HIGHWATER_RECORDER", Highwater::path())
-        .cwd(folder.path())
-        .run();
-    assert_eq!((plain.code(), plain.stdout().as_str()), (3, ""), "{}", plain.stderr());
-    let trace = || -> Option<std::path::PathBuf> {
-        let mut files = fs::read_dir(folder.path()).ok()?.flatten().map(|entry| entry.path());
-        files.find(|path| path.extension().is_some_and(|ending| ending == "hwt"))
-    };
-    // The recorder is nobody's child: it ends a moment after the target.
-    let mut seen = serde_json::Value::Null;
-    highwater_tests::child::wait_until("a finished trace", Duration::from_secs(15), || {
-        let Some(trace) = trace() else { return false };
-        let view = Highwater::command(["stats", "--json"]).arg(trace).run();
-        seen = serde_json::from_slice(&view.out).unwrap_or_default();
-        view.code() == 0 && seen["ended"]["how"] != "running" && seen["ended"]["how"] != "lost"
-    });
-    assert_eq!(number(&seen, "allocations"), 1001, "{seen:#}");
 }
 
 #[test]
