@@ -272,6 +272,34 @@ fn sigkill_at_a_random_instant_loses_no_acknowledged_event() {
 }
 
 #[test]
+fn a_plain_preload_records_too() {
+    let folder = highwater_tests::folder();
+    let agent = Highwater::command(["agent-path"]).run().expect_code(0);
+    let agent = std::path::PathBuf::from(agent.stdout().trim());
+    assert!(agent.is_file(), "{}", agent.display());
+    let plain = Highwater::plain(Program::new("endings.c").build())
+        .arg("return")
+        .env("LD_PRELOAD", &agent)
+        .env("HIGHWATER_RECORDER", Highwater::path())
+        .cwd(folder.path())
+        .run();
+    assert_eq!((plain.code(), plain.stdout().as_str()), (3, ""), "{}", plain.stderr());
+    let trace = || -> Option<std::path::PathBuf> {
+        let mut files = fs::read_dir(folder.path()).ok()?.flatten().map(|entry| entry.path());
+        files.find(|path| path.extension().is_some_and(|ending| ending == "hwt"))
+    };
+    // The recorder is nobody's child: it ends a moment after the target.
+    let mut seen = serde_json::Value::Null;
+    highwater_tests::child::wait_until("a finished trace", Duration::from_secs(15), || {
+        let Some(trace) = trace() else { return false };
+        let view = Highwater::command(["stats", "--json"]).arg(trace).run();
+        seen = serde_json::from_slice(&view.out).unwrap_or_default();
+        view.code() == 0 && seen["ended"]["how"] != "running" && seen["ended"]["how"] != "lost"
+    });
+    assert_eq!(number(&seen, "allocations"), 1001, "{seen:#}");
+}
+
+#[test]
 fn a_preload_without_a_recorder_is_harmless() {
     let agent = Highwater::command(["agent-path"]).run().expect_code(0);
     let folder = highwater_tests::folder();

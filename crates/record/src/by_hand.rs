@@ -23,6 +23,8 @@ use crate::{RecordError, process};
 pub fn record(pid: u32, fd: i32, token: u64, options: &Options) -> Result<(), RecordError> {
     detach(fd);
     let born = process::stat(pid).map(|s| s.start);
+    // Now: the target waits for us. Once it runs it may be gone in a moment.
+    let handle = PidFd::open(pid);
     // SAFETY: the agent left the descriptor to us.
     let fd = unsafe { run::adopt(fd) };
     let settings = Settings { follow_exec: false, ..settings(options) };
@@ -37,7 +39,6 @@ pub fn record(pid: u32, fd: i32, token: u64, options: &Options) -> Result<(), Re
     }
     let mut image = Image::open(memory, pid, 0, options)?;
     let stack = process::stat(pid).map(|s| s.start_stack);
-    let handle = PidFd::open(pid);
     let mut how = EndedHow::Lost;
     run::follow_to_end(&mut image, || match process::stat(pid) {
         None => true,
