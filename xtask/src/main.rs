@@ -1,5 +1,6 @@
 //! Chores of the work tree: `cargo xtask` lists them.
 
+mod bench;
 mod packages;
 mod soak;
 mod suite;
@@ -17,6 +18,9 @@ Commands:
                       The last line is \"N passed, N failed\"; exit 1 on a failure
   soak [--only NAME]  the end-to-end tests at their full counts (SIGKILL 200 times,
                       real servers, long runs); writes docs/soak.md
+  bench [--only NAME] [--quick] [--runs N] [--slow]
+                      speed and memory against native and the peers that are
+                      installed; a full run writes docs/performance.md
   packages            install what the tests need, or say what to install
   help                this text
 ";
@@ -42,6 +46,7 @@ fn run(args: &[String]) -> anyhow::Result<bool> {
     match command {
         "test" => suite::test(only(rest)?),
         "soak" => soak::soak(only(rest)?),
+        "bench" => bench::bench(rest),
         "packages" => packages::install_missing(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -1,0 +1,196 @@
+//! The tools that are compared, and how each is put around a program.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::workloads::{Workload, find};
+
+/// A way to run a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tool {
+    /// By itself.
+    Native,
+    /// `highwater run`.
+    Highwater,
+    /// `highwater run --no-free-stacks`.
+    NoFreeStacks,
+    /// `heaptrack`: interpreted while the program runs.
+    Heaptrack,
+    /// `heaptrack --raw`.
+    HeaptrackRaw,
+    /// LeakSanitizer, preloaded: leaks only, no events.
+    Lsan,
+    /// jemalloc's sampling profiler, preloaded.
+    Jemalloc,
+    /// memray with native stacks, for Python.
+    Memray,
+    /// gperftools' full heap profiler, preloaded.
+    Tcmalloc,
+    /// Valgrind's massif.
+    Massif,
+    /// Valgrind's dhat.
+    Dhat,
+    /// Valgrind's memcheck.
+    Memcheck,
+}
+
+/// Every tool, ours first.
+pub const ALL: [Tool; 12] = [
+    Tool::Native,
+    Tool::Highwater,
+    Tool::NoFreeStacks,
+    Tool::Heaptrack,
+    Tool::HeaptrackRaw,
+    Tool::Lsan,
+    Tool::Jemalloc,
+    Tool::Memray,
+    Tool::Tcmalloc,
+    Tool::Massif,
+    Tool::Dhat,
+    Tool::Memcheck,
+];
+
+const LSAN: &str = "/usr/lib/x86_64-linux-gnu/liblsan.so.0";
+const JEMALLOC: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
+const TCMALLOC: &str = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4";
+
+impl Tool {
+    /// Its name on the page.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Highwater => "highwater",
+            Self::NoFreeStacks => "--no-free-stacks",
+            Self::Heaptrack => "heaptrack",
+            Self::HeaptrackRaw => "heaptrack -r",
+            Self::Lsan => "LeakSanitizer",
+            Self::Jemalloc => "jemalloc prof",
+            Self::Memray => "memray",
+            Self::Tcmalloc => "tcmalloc prof",
+            Self::Massif => "massif",
+            Self::Dhat => "dhat",
+            Self::Memcheck => "memcheck",
+        }
+    }
+
+    /// So slow that it only runs with `--slow`.
+    pub fn is_slow(self) -> bool {
+        matches!(self, Self::Tcmalloc | Self::Massif | Self::Dhat | Self::Memcheck)
+    }
+
+    /// One of ours?
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Highwater | Self::NoFreeStacks)
+    }
+
+    /// Is it installed?
+    pub fn is_here(self) -> bool {
+        match self {
+            Self::Native | Self::Highwater | Self::NoFreeStacks => true,
+            Self::Heaptrack | Self::HeaptrackRaw => find("heaptrack").is_some(),
+            Self::Massif | Self::Dhat | Self::Memcheck => find("valgrind").is_some(),
+            Self::Lsan => Path::new(LSAN).exists(),
+            Self::Jemalloc => Path::new(JEMALLOC).exists(),
+            Self::Tcmalloc => Path::new(TCMALLOC).exists(),
+            Self::Memray => find("python3").is_some_and(|python| {
+                Command::new(python)
+                    .args(["-m", "memray", "--version"])
+                    .stdin(Stdio::null())
+                    .output()
+                    .is_ok_and(|output| output.status.success())
+            }),
+        }
+    }
+
+    /// Can it run this load at all? The reasons are on the page.
+    pub fn takes(self, load: &Workload) -> bool {
+        match self {
+            Self::Memray => load.name == "python3",
+            // The preloaded library dies at the start of these.
+            Self::Lsan => !matches!(load.name, "perl" | "sqlite3" | "git"),
+            _ => true,
+        }
+    }
+
+    /// What it writes, in a folder of the run.
+    pub fn output(self, dir: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Highwater | Self::NoFreeStacks => Some(dir.join("trace.hwt")),
+            Self::Heaptrack => Some(dir.join("ht.zst")),
+            Self::HeaptrackRaw => Some(dir.join("htraw.raw.zst")),
+            Self::Memray => Some(dir.join("memray.bin")),
+            _ => None,
+        }
+    }
+
+    /// The command that runs `load` under this tool, with what it writes in `dir`.
+    pub fn command(self, load: &Workload, highwater: &Path, dir: &Path) -> Command {
+        let mut argv: Vec<OsString> = Vec::new();
+        let mut preload = None;
+        let push = |argv: &mut Vec<OsString>, words: &[&OsStr]| argv.extend(words.iter().map(OsString::from));
+        let at = |name: &str| dir.join(name).into_os_string();
+        match self {
+            Self::Native => {}
+            Self::Highwater | Self::NoFreeStacks => {
+                argv.push(highwater.into());
+                push(&mut argv, &["run", "-q", "--force", "-o"].map(OsStr::new));
+                argv.push(at("trace.hwt"));
+                if self == Self::NoFreeStacks {
+                    argv.push("--no-free-stacks".into());
+                }
+                argv.push("--".into());
+            }
+            Self::Heaptrack => argv.extend(["heaptrack".into(), "-o".into(), at("ht")]),
+            Self::HeaptrackRaw => argv.extend(["heaptrack".into(), "--raw".into(), "-o".into(), at("htraw")]),
+            Self::Memray => {
+                if let Some(python) = load.argv.first() {
+                    argv.push(python.clone());
+                }
+                push(&mut argv, &["-m", "memray", "run", "--native", "-q", "-f", "-o"].map(OsStr::new));
+                argv.push(at("memray.bin"));
+            }
+            Self::Massif | Self::Dhat | Self::Memcheck => {
+                argv.push("valgrind".into());
+                argv.push(format!("--tool={}", self.name()).into());
+                argv.push("-q".into());
+                let file = at("valgrind.out").into_string().unwrap_or_default();
+                match self {
+                    Self::Massif => argv.push(format!("--massif-out-file={file}").into()),
+                    Self::Dhat => argv.push(format!("--dhat-out-file={file}").into()),
+                    _ => argv.push(format!("--log-file={file}").into()),
+                }
+            }
+            Self::Lsan => preload = Some(LSAN),
+            Self::Jemalloc => preload = Some(JEMALLOC),
+            Self::Tcmalloc => preload = Some(TCMALLOC),
+        }
+        let own = if self == Self::Memray { load.argv.get(1..).unwrap_or_default() } else { &load.argv };
+        argv.extend(own.iter().cloned());
+        let mut words = argv.into_iter();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).envs(load.env.iter().copied()).current_dir(dir);
+        if let Some(library) = preload {
+            command.env("LD_PRELOAD", library);
+        }
+        match self {
+            // A leak is no failure of the run.
+            Self::Lsan => command.env("LSAN_OPTIONS", "exitcode=0"),
+            Self::Jemalloc => command.env(
+                "MALLOC_CONF",
+                format!(
+                    "prof:true,lg_prof_sample:19,prof_final:true,prof_prefix:{}",
+                    dir.join("je").display()
+                ),
+            ),
+            Self::Tcmalloc => command.env("HEAPPROFILE", dir.join("tc")),
+            _ => &mut command,
+        };
+        command
+    }
+
+    /// Is the process that is started another than the program's own?
+    pub fn starter_helps(self) -> bool {
+        self.is_ours()
+    }
+}
