@@ -30,7 +30,9 @@ void free(void *ptr);
 #define SLOTS 60
 #endif
 /* More than any heap of ours has. */
+#ifndef TOO_MUCH
 #define TOO_MUCH ((size_t)-1 / 4)
+#endif
 
 static struct {
     void *p;
@@ -163,6 +165,9 @@ int main(void)
 #ifdef SEND
     if (highwater_mdd_send_frames(to_console, NULL) || highwater_mdd_semihost("semihosted.mddout"))
         return 1;
+#endif
+#ifdef DUMP
+    return highwater_mdd_posix_dump(DUMP);
 #endif
     return 0;
 }

@@ -18,6 +18,8 @@ pub enum Target {
     Riscv,
     /// This machine.
     Native,
+    /// Linux on PowerPC, 32 bits, big-endian: for QEMU's user mode.
+    PowerPc,
 }
 
 /// The linker options that catch newlib's heap.
@@ -47,14 +49,20 @@ impl Target {
             (Target::Riscv, true) => "riscv64-unknown-elf-g++",
             (Target::Native, false) => "gcc",
             (Target::Native, true) => "g++",
+            (Target::PowerPc, _) => "powerpc-linux-gnu-gcc",
         }
+    }
+
+    /// With an operating system below.
+    fn hosted(self) -> bool {
+        matches!(self, Target::Native | Target::PowerPc)
     }
 
     fn machine(self) -> &'static [&'static str] {
         match self {
             Target::Nano | Target::Newlib => &["-mcpu=cortex-m3", "-mthumb"],
             Target::Riscv => &["-march=rv32imac", "-mabi=ilp32", "-ffreestanding"],
-            Target::Native => &["-pthread"],
+            Target::Native | Target::PowerPc => &["-pthread"],
         }
     }
 }
@@ -124,13 +132,13 @@ impl Firmware {
             Target::Riscv => {
                 sources.extend(["demo/virt/board.c".into(), "demo/virt/heap.c".into()]);
             }
-            Target::Native => {
+            Target::Native | Target::PowerPc => {
                 sources.extend(["demo/native/board.c", "ports/posix/posix.c"].map(String::from))
             }
         }
-        if self.options.iter().any(|o| o == "-DSEND") || self.target == Target::Native {
+        if self.options.iter().any(|o| o == "-DSEND") || self.target.hosted() {
             let names: &[&str] = match self.target {
-                Target::Native => &["highwater_mdd_send.c"],
+                Target::Native | Target::PowerPc => &["highwater_mdd_send.c"],
                 _ => &["highwater_mdd_send.c", "semihosting.c"],
             };
             sources.extend(names.iter().map(|n| format!("ports/transport/{n}")));
@@ -151,7 +159,7 @@ impl Firmware {
             command.args(self.target.machine()).args(["-O2", "-g"]);
             command.args(if n < foreign { &["-Wall", "-Wextra", "-Werror"][..] } else { &["-w"] });
             command.args(["-ffunction-sections", "-fdata-sections", "-DHIGHWATER_MDD=1"]);
-            if self.target == Target::Native {
+            if self.target.hosted() {
                 command.arg("-DHIGHWATER_MDD_CONFIG=\"highwater_mdd_posix.h\"");
             }
             command.args(if cxx {
@@ -189,7 +197,7 @@ impl Firmware {
                 command.args(["-nostdlib", "-nostartfiles", WRAP_PLAIN, "-T"]);
                 command.arg(embedded.join("demo/virt/virt.ld"));
             }
-            Target::Native => {
+            Target::Native | Target::PowerPc => {
                 command.args([WRAP_PLAIN]);
             }
         }

@@ -14,7 +14,8 @@ pub mod told;
 
 /// What `apt-get install --no-install-recommends` must have installed.
 pub const PACKAGES: &str = "gcc g++ gdb gdb-multiarch qemu-system-arm gcc-arm-none-eabi \
-     libnewlib-arm-none-eabi binutils-arm-none-eabi qemu-system-misc gcc-riscv64-unknown-elf";
+     libnewlib-arm-none-eabi binutils-arm-none-eabi qemu-system-misc gcc-riscv64-unknown-elf \
+     gcc-powerpc-linux-gnu libc6-dev-powerpc-cross qemu-user";
 
 /// The repository.
 pub fn root() -> std::path::PathBuf {
