@@ -116,10 +116,10 @@ pub fn bench(args: &[String]) -> anyhow::Result<bool> {
     fs::create_dir_all(&runs_dir).with_context(|| format!("cannot create {}", runs_dir.display()))?;
     let tools: Vec<Tool> =
         tools::ALL.into_iter().filter(|tool| tool.is_here() && (options.slow || !tool.is_slow())).collect();
-    let scale = if options.quick { 0.15 } else { 1.0 };
+    let scale = if options.quick { 0.3 } else { 1.0 };
     let inputs = inputs::Inputs::new(&dir.join("inputs"), scale)?;
     let bench =
-        Bench { highwater, dir: runs_dir, runs: options.runs, requests: inputs.scaled(300_000), tools };
+        Bench { highwater, dir: runs_dir, runs: options.runs, requests: inputs.scaled(50_000), tools };
     let maker = Maker { root: &root, build: dir.clone(), inputs };
 
     let start = Instant::now();

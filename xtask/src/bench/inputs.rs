@@ -76,7 +76,7 @@ for _ in range({rounds}):
     total += walk(json.loads(document)) + len(counter)
 print(total)
 "#,
-            rounds = self.scaled(12)
+            rounds = self.scaled(4)
         );
         self.write("work.py", &text)
     }
@@ -103,14 +103,14 @@ for my $round (1 .. {rounds}) {{
 }}
 print "$total\n";
 "#,
-            rounds = self.scaled(6)
+            rounds = self.scaled(2)
         );
         self.write("work.pl", &text)
     }
 
     /// SQLite: inserts, an index, joins, aggregates, updates, a trigger.
     pub fn sqlite(&self) -> anyhow::Result<PathBuf> {
-        let rows = self.scaled(60_000);
+        let rows = self.scaled(25_000);
         let mut text = String::from(
             "create table a(id integer primary key, name text, value real);\n\
              create table b(id integer primary key, a_id integer, note text);\nbegin;\n",
@@ -144,7 +144,7 @@ print "$total\n";
     pub fn json(&self) -> anyhow::Result<PathBuf> {
         let mut random = Random(9);
         let mut text = String::from("[\n");
-        let count = self.scaled(40_000);
+        let count = self.scaled(16_000);
         for i in 0..count {
             let _ = writeln!(
                 text,
@@ -166,7 +166,7 @@ print "$total\n";
     pub fn xml(&self) -> anyhow::Result<PathBuf> {
         let mut random = Random(13);
         let mut text = String::from("<?xml version=\"1.0\"?>\n<library>\n");
-        for i in 0..self.scaled(120_000) {
+        for i in 0..self.scaled(40_000) {
             let _ = writeln!(
                 text,
                 "  <book id=\"b{i}\" shelf=\"{}\"><title>{} {}</title><author born=\"{}\">{}</author><note/></book>",
@@ -198,7 +198,7 @@ for (let round = 0; round < {rounds}; round++) {{
 }}
 console.log(total);
 "#,
-            rounds = self.scaled(8)
+            rounds = self.scaled(3)
         );
         self.write("work.js", &text)
     }
@@ -212,7 +212,7 @@ console.log(total);
              template <> struct Sum<0> { static constexpr int value = 0; };\n\
              template <class... T> struct Pack { std::tuple<T...> all; };\n",
         );
-        for i in 0..self.scaled(130) {
+        for i in 0..self.scaled(40) {
             let _ = writeln!(
                 text,
                 "struct S{i} {{ int a; std::string name; std::vector<S{i}> list; bool operator<(const S{i}& o) const {{ return a < o.a; }} }};\n\
@@ -260,7 +260,7 @@ console.log(total);
         let mut random = Random(21);
         let mut files: Vec<Vec<String>> =
             (0..40).map(|_| (0..120).map(|_| random.word()).collect()).collect();
-        for commit in 0..self.scaled(1500) {
+        for commit in 0..self.scaled(600) {
             let message = format!("change {commit}: {}", random.word());
             let _ = write!(
                 stream,
@@ -308,6 +308,6 @@ mod tests {
     #[test]
     fn sizes_follow_the_scale_and_never_reach_nothing() {
         let inputs = Inputs { dir: PathBuf::new(), scale: 0.1 };
-        assert_eq!((inputs.scaled(1500), inputs.scaled(1)), (150, 1));
+        assert_eq!((inputs.scaled(600), inputs.scaled(1)), (60, 1));
     }
 }

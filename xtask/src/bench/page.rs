@@ -156,9 +156,10 @@ fn targets(report: &Report) -> Vec<Target> {
         let note = other.map_or_else(String::new, |other| format!("{other:.2} with `--no-free-stacks`"));
         list.push(Target { what, limit, unit: "x", seen: seen.filter(|_| over == 7), note });
     }
-    for (what, name) in
-        [("cc1plus: CPU added to the program", "cc1plus"), ("tree (a million stack nodes): the same", "tree")]
-    {
+    for (what, name) in [
+        ("cc1plus: CPU added to the program", "cc1plus"),
+        ("tree (hundreds of thousands of stack nodes): the same", "tree"),
+    ] {
         let note = of(name, &|load| load.target(less))
             .map_or_else(String::new, |value| format!("{value:.0} with `--no-free-stacks`"));
         list.push(Target {

@@ -77,7 +77,7 @@ pub struct Maker<'a> {
 impl Maker<'_> {
     /// The load of this name; `None` when its program is not here.
     pub fn make(&self, name: &'static str) -> anyhow::Result<Option<Workload>> {
-        let pairs = self.inputs.scaled(2_000_000).to_string();
+        let pairs = self.inputs.scaled(700_000).to_string();
         let own = |source: &str, what, arguments: &[&str], pinned| -> anyhow::Result<Option<Workload>> {
             let mut argv = vec![self.compile(source)?.into_os_string()];
             argv.extend(arguments.iter().map(OsString::from));
@@ -106,31 +106,31 @@ impl Maker<'_> {
             "descent" => own(
                 "descent.c",
                 "recursive descent over expressions of varying depth",
-                &["20", &self.inputs.scaled(50_000).to_string()],
+                &["20", &self.inputs.scaled(18_000).to_string()],
                 true,
             ),
             "churn" => own(
                 "churn.cpp",
                 "C++ map of vectors of strings, churned",
-                &[&self.inputs.scaled(800_000).to_string()],
+                &[&self.inputs.scaled(250_000).to_string()],
                 true,
             ),
             "tree" => own(
                 "tree.c",
-                "a million distinct stack nodes, as a compiler makes them",
-                &[&self.inputs.scaled(400_000).to_string(), "3"],
+                "half a million distinct stack nodes, as a compiler makes them",
+                &[&self.inputs.scaled(250_000).to_string(), "2"],
                 true,
             ),
             "larson" => own(
                 "larson.c",
                 "2 lineages of threads that take over each other's blocks",
-                &["2", "20", &self.inputs.scaled(60_000).to_string()],
+                &["2", "20", &self.inputs.scaled(20_000).to_string()],
                 false,
             ),
             "handoff" => own(
                 "handoff.c",
                 "one thread allocates, another frees",
-                &[&self.inputs.scaled(2_000_000).to_string()],
+                &[&self.inputs.scaled(700_000).to_string()],
                 false,
             ),
             _ => self.real(name),
@@ -186,7 +186,7 @@ impl Maker<'_> {
             "xmllint" => {
                 words(&["--noout", "--xpath", "count(//book[@shelf='7']/author)"]);
                 load.argv.push(inputs.xml()?.into());
-                load.what = "a tree of 120,000 records, and an XPath query";
+                load.what = "a tree of records, and an XPath query";
             }
             "cc1plus" => {
                 // What the driver would say: C's headers are in a folder of the architecture.
