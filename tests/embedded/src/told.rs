@@ -24,6 +24,7 @@ pub fn told(console: &Path, digits: usize, source: Option<&str>) -> Vec<String> 
         let [what, kind, address, size, at] = line.as_slice() else { continue };
         let name = match (*what, *kind) {
             ("F", "realloc") => "free by realloc()".to_string(),
+            (_, kind) if kind.starts_with("new") || kind.starts_with("delete") => kind.to_string(),
             (_, kind) => format!("{kind}()"),
         };
         let line = source.map_or(String::new(), |file| format!(" {file}:{at}"));
@@ -32,12 +33,22 @@ pub fn told(console: &Path, digits: usize, source: Option<&str>) -> Vec<String> 
     out
 }
 
-/// The complete history of the dumps must be what the firmware told, source
+/// The complete history of the dumps must be what `ops.c` told, source
 /// lines included where `lines` is set.
 ///
 /// # Panics
 /// If it is not.
 pub fn assert_history(console: &Path, elf: &Path, dumps: &[PathBuf], lines: bool) {
+    assert_history_of(console, elf, dumps, lines.then_some("ops.c"));
+}
+
+/// The complete history of the dumps must be what the firmware told, with the lines of
+/// its `source` where it is named.
+///
+/// # Panics
+/// If it is not.
+pub fn assert_history_of(console: &Path, elf: &Path, dumps: &[PathBuf], source: Option<&str>) {
+    let lines = source.is_some();
     let format = if lines { format!("{FORMAT} %w1") } else { FORMAT.into() };
     let mut files = vec![elf];
     files.extend(dumps.iter().map(PathBuf::as_path));
@@ -53,7 +64,7 @@ pub fn assert_history(console: &Path, elf: &Path, dumps: &[PathBuf], lines: bool
             _ => l.to_string(),
         })
         .collect();
-    let told = told(console, digits, lines.then_some("ops.c"));
+    let told = told(console, digits, source);
     assert!(told.len() > 100, "the firmware told too little: {}", told.len());
     for (n, (a, b)) in told.iter().zip(&found).enumerate() {
         assert_eq!(a, b, "event {n}: the firmware's words, the dump's");

@@ -148,3 +148,21 @@ fn the_ports_compile_against_the_documented_interfaces_of_their_kernels() {
         }
     }
 }
+
+#[test]
+fn the_port_for_rust_compiles_for_every_machine() {
+    let folder = tempdir().unwrap();
+    let object = folder.path().join("port.o");
+    let ports = root().join("embedded/ports/rust");
+    let config = "-DHIGHWATER_MDD_CONFIG=\"highwater_mdd_rust.h\"";
+    for (_, compiler) in COMPILERS {
+        for set in ["", "GUARDS=1 HISTORY=1", "BACKTRACE=8 UNWIND=4 STACKS=1", "BACKTRACE=0 ACTUAL_SIZE=0"] {
+            let mut options = strict("-Os");
+            options.extend(["-DHIGHWATER_MDD=1", config].map(String::from));
+            options.push(format!("-I{}", ports.display()));
+            options.extend(set.split_whitespace().map(|o| format!("-DHIGHWATER_MDD_{o}")));
+            compile(compiler, &options, &ports.join("highwater_mdd_rust.c"), &object);
+            compile(compiler, &options, &root().join("embedded/agent/highwater_mdd.c"), &object);
+        }
+    }
+}

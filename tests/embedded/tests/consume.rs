@@ -4,6 +4,7 @@ use std::path::Path;
 
 use highwater_tests_embedded::build::{Firmware, Target};
 use highwater_tests_embedded::session::*;
+use highwater_tests_embedded::told::assert_history_of;
 use tempfile::tempdir;
 
 #[test]
@@ -45,10 +46,7 @@ fn the_four_commands_show_it_as_the_manual_shows_its_own() {
     assert!(dump.contains("  By thread 3, 0x"), "{dump}");
     assert!(dump.contains("worker1(int)\n") && dump.contains("worker2(int)\n"), "{dump}");
     assert!(dump.contains("consume.cxx:"), "{dump}");
-    assert!(
-        dump.contains("\"        case LARGE: a.data.large = new (std::nothrow) Large; break;\""),
-        "{dump}"
-    );
+    assert!(dump.contains("\"        case LARGE: a.data.large = new (std::nothrow) Large; SAY("), "{dump}");
     assert!(
         dump.contains("malloc() 256 bytes, actual size 260 (+4), seqno 0, time 0\n  By thread 1, 0x"),
         "{dump}"
@@ -84,4 +82,18 @@ fn the_four_commands_show_it_as_the_manual_shows_its_own() {
     assert_eq!(trace.event_count(), u64::from(dumps.last().unwrap().counters.next_seq));
     assert!(trace.warnings().is_empty(), "{:?}", trace.warnings());
     assert_eq!(trace.threads().len(), 6);
+}
+
+#[test]
+fn the_history_of_four_tasks_is_what_they_did() {
+    let folder = tempdir().unwrap();
+    let firmware = Firmware::new(Target::Nano, &["consume.cxx", "tasks.c"]).set("CONFIG=\"tasks.h\"");
+    let elf =
+        firmware.set("HISTORY=1").set("HISTORY_RECORDS=256").with("-DTELL").link(folder.path(), "consume");
+    let commands = "break board_exit\nmdd_watch_overflow\ncontinue\nmdd_dump";
+    let text = session(Target::Nano, folder.path(), &elf, commands);
+    let files = dump_files(folder.path());
+    assert!(files.len() > 3, "{text}");
+    flawless(&files);
+    assert_history_of(&folder.path().join("console"), &elf, &files, Some("consume.cxx"));
 }

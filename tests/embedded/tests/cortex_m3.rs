@@ -66,11 +66,12 @@ fn guards_find_the_byte_behind_a_block() {
 }
 
 /// `mdd history -f` of the functions at the first levels, one line an event.
-fn chains(elf: &Path, folder: &Path) -> Vec<Vec<String>> {
+fn chains(elf: &Path, folder: &Path, levels: usize) -> Vec<Vec<String>> {
+    let format = (1..=levels).map(|n| format!("%f{n}")).collect::<Vec<_>>().join("|");
     let files = dump_files(folder);
     let mut all = vec![elf];
     all.extend(files.iter().map(|f| f.as_path()));
-    let (status, out, err) = mdd(&["history", "-f", "%f1|%f2|%f3"], &all);
+    let (status, out, err) = mdd(&["history", "-f", &format], &all);
     assert_eq!(status, 0, "{err}");
     out.lines().map(|l| l.split('|').map(String::from).collect()).collect()
 }
@@ -85,7 +86,7 @@ fn deep_backtraces_by_tables_and_by_scanning() {
         let elf = firmware.link(folder.path(), "ops.elf");
         let text = session(Target::Nano, folder.path(), &elf, TO_THE_END);
         assert_history(&folder.path().join("console"), &elf, &dump_files(folder.path()), true);
-        let chains = chains(&elf, folder.path());
+        let chains = chains(&elf, folder.path(), 3);
         let wanted = ["operate", "churn", "main"];
         let whole = chains.iter().filter(|c| c.iter().eq(wanted.iter())).count();
         assert!(
@@ -97,6 +98,26 @@ fn deep_backtraces_by_tables_and_by_scanning() {
         // cut short is allowed, wrong is not
         for chain in &chains {
             assert!(chain.iter().zip(wanted).all(|(f, w)| f == w || f == "??"), "unwind {kind}: {chain:?}");
+        }
+    }
+}
+
+#[test]
+fn a_raw_scan_finds_every_caller_and_may_find_more() {
+    for target in [Target::Nano, Target::Riscv] {
+        let folder = tempdir().unwrap();
+        let firmware = ops(target).set("BACKTRACE=8").set("UNWIND=3").set("STACKS=1").with("-DOPS=150");
+        let elf = firmware.link(folder.path(), "ops.elf");
+        let text = session(target, folder.path(), &elf, TO_THE_END);
+        assert_history(&folder.path().join("console"), &elf, &dump_files(folder.path()), true);
+        let chains = chains(&elf, folder.path(), 8);
+        assert!(chains.len() > 100, "{text}");
+        for chain in &chains {
+            assert_eq!(chain[0], "operate", "the first is no guess: {chain:?}");
+            let mut rest = chain.iter();
+            for caller in ["churn", "main"] {
+                assert!(rest.any(|f| f == caller), "{target:?}, no {caller}: {chain:?}");
+            }
         }
     }
 }
