@@ -184,6 +184,50 @@ fn leaks_of_a_c_program_are_heaptracks_and_valgrinds() {
     assert_eq!(numbers, [number(&stats, "live_bytes") - 4 * 16, 204], "{line:?}");
 }
 
+/// `peak heap memory consumption: 272.13K` of heaptrack_print, in bytes (its
+/// units are powers of 1000), and half of its last digit.
+fn heaptracks_peak(report: &str) -> Option<(f64, f64)> {
+    let text = report.lines().find_map(|line| line.strip_prefix("peak heap memory consumption: "))?;
+    let (digits, unit) = text.trim().split_at(text.trim().find(|c: char| c.is_ascii_alphabetic())?);
+    let unit = match unit {
+        "B" => 1.0,
+        "K" => 1e3,
+        "M" => 1e6,
+        _ => return None,
+    };
+    Some((digits.parse::<f64>().ok()? * unit, unit * 0.0051))
+}
+
+#[test]
+fn the_peak_is_heaptracks() {
+    // What heaptrack brings along: libstdc++'s pool for exceptions.
+    const POOL: f64 = 72_704.0;
+    let sql = "create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<9000) \
+               insert into t select x, hex(x) from c; select count(*) from t group by a%7;";
+    for command in [vec!["sqlite3", ":memory:", sql], vec!["xz", "--version"]] {
+        let recorded = record_with(&["-q"], |child| child.arg("--").args(&command)).expect_code(0);
+        let folder = highwater_tests::folder();
+        let raw = folder.path().join("heaptrack");
+        let program = tools::need(command[0]);
+        Child::new(tools::need("heaptrack"))
+            .arg("-o")
+            .arg(&raw)
+            .arg(&program)
+            .args(&command[1..])
+            .run()
+            .expect_code(0);
+        let file =
+            ["zst", "gz"].map(|ending| raw.with_extension(ending)).into_iter().find(|file| file.exists());
+        let print = Child::new(tools::need("heaptrack_print"))
+            .arg(file.expect("heaptrack's file"))
+            .run()
+            .expect_code(0);
+        let (theirs, rounding) = heaptracks_peak(&print.stdout()).expect("a peak");
+        let ours = number(&recorded.stats(), "peak_bytes") as f64;
+        assert!(ours > 1000.0 && (ours + POOL - theirs).abs() <= rounding, "{command:?}: {ours} {theirs}");
+    }
+}
+
 #[test]
 fn the_blocks_alive_at_the_peak_add_up_to_it() {
     let program = highwater_tests::Program::new("churn.c").build();
