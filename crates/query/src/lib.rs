@@ -13,11 +13,13 @@
 //! | [`sort`] | `-S keys` |
 //! | [`group`] | `--by` |
 //! | [`summary`] | the facts of a recording and its totals in one value |
+//! | [`leaks`] | which blocks count as leaks, and limits that a run must keep |
 
 pub mod filter;
 pub mod glob;
 pub mod group;
 pub mod instant;
+pub mod leaks;
 pub mod session;
 pub mod site;
 pub mod sort;

@@ -108,8 +108,8 @@ pub enum Source {
 pub enum StepStream<'a> {
     /// Of a file.
     Trace(Box<Steps<'a>>),
-    /// Of memory.
-    Made(std::slice::Iter<'a, Step>),
+    /// Of memory: the steps and how many were given out.
+    Made(std::slice::Iter<'a, Step>, u32),
 }
 
 impl StepStream<'_> {
@@ -121,15 +121,38 @@ impl StepStream<'_> {
     pub fn next_step(&mut self) -> Result<Option<Step>, TraceError> {
         match self {
             StepStream::Trace(steps) => steps.next(),
-            StepStream::Made(steps) => Ok(steps.next().copied()),
+            StepStream::Made(steps, given) => {
+                *given = given.wrapping_add(1);
+                Ok(steps.next().copied())
+            }
         }
+    }
+
+    /// The epoch of the latest step (see [`Replay::barrier`]). What is not of a
+    /// file has its true order.
+    #[inline]
+    pub fn epoch(&self) -> u32 {
+        match self {
+            StepStream::Trace(steps) => steps.epoch(),
+            StepStream::Made(_, given) => *given,
+        }
+    }
+
+    /// The next step with its epoch, as a replay wants it.
+    ///
+    /// # Errors
+    /// As [`StepStream::next_step`].
+    #[inline]
+    pub fn next_in_epoch(&mut self) -> Result<Option<(u32, Step)>, TraceError> {
+        let step = self.next_step()?;
+        Ok(step.map(|step| (self.epoch(), step)))
     }
 
     /// Events that this stream had to skip so far.
     pub fn lost_events(&self) -> u64 {
         match self {
             StepStream::Trace(steps) => steps.lost_events(),
-            StepStream::Made(_) => 0,
+            StepStream::Made(..) => 0,
         }
     }
 
@@ -137,7 +160,7 @@ impl StepStream<'_> {
     pub fn warnings(&self) -> Vec<String> {
         match self {
             StepStream::Trace(steps) => steps.warnings().iter().map(ToString::to_string).collect(),
-            StepStream::Made(_) => Vec::new(),
+            StepStream::Made(..) => Vec::new(),
         }
     }
 }
@@ -147,7 +170,7 @@ impl Source {
     pub fn steps(&self) -> StepStream<'_> {
         match self {
             Source::Trace(trace) => StepStream::Trace(Box::new(trace.steps())),
-            Source::Made { steps, .. } => StepStream::Made(steps.iter()),
+            Source::Made { steps, .. } => StepStream::Made(steps.iter(), 0),
         }
     }
 
@@ -274,7 +297,7 @@ impl Session {
     pub fn replay_until(&mut self, until: Until) -> Result<Replay, QueryError> {
         let source = self.source();
         let mut steps = source.steps();
-        let replay = Replay::run_until(self.replay.clone(), until, || steps.next_step())?;
+        let replay = Replay::run_until(self.replay.clone(), until, || steps.next_in_epoch())?;
         self.facts.lost_events = self.facts.lost_events.max(steps.lost_events());
         for warning in steps.warnings() {
             if !self.facts.warnings.contains(&warning) {

@@ -84,7 +84,7 @@ fn walk(
         if over && held.is_empty() {
             return Ok(shown);
         }
-        heap.feed(&step);
+        heap.feed_in(steps.epoch(), &step);
     }
     held.decide_all();
     while let Some((event, size)) = held.next() {

@@ -15,12 +15,14 @@
 //! | [`own`] | `highwater.self/1`: the recorder's and the agent's own counters |
 //! | [`run_summary`] | the lines at the end of `highwater run` |
 //! | [`notices`] | what a reader must know first: damage, losses |
+//! | [`findleaks`] | the report of the article's `findleaks` script |
 //! | [`look`] | colours and width |
 //! | [`human`] | sizes, counts, times, long names |
 //! | [`json`] | the streaming JSON writer |
 
 pub mod dump;
 pub mod errors;
+pub mod findleaks;
 mod held;
 pub mod history;
 pub mod human;

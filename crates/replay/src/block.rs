@@ -17,13 +17,12 @@ pub const MAX_THREAD: u32 = (1 << THREAD_BITS) - 1;
 pub const MAX_SEQNO: u64 = (1 << (SEQNO_LOW_BITS + 6)) - 1;
 
 const LIVE: u64 = 1 << 63;
-const OWED: u64 = 1 << 62;
 const SEQNO_HIGH: u64 = 0x3f;
 
 /// One allocation, live or lately freed.
 ///
 /// Packed, because a live set may hold hundreds of millions: the address; size
-/// (56 bits) and API kind (8); time (56), seqno's upper bits (6) and two flags;
+/// (56 bits) and API kind (8); time (56), seqno's upper bits (6) and a flag;
 /// thread index (24) and seqno's lower bits (40); site index.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
@@ -61,6 +60,12 @@ const FAMILIES: [u8; 64] = {
     }
     families
 };
+
+/// Number of the family of an entry point.
+#[inline]
+pub fn family(api: u8) -> u8 {
+    FAMILIES[usize::from(api & 63)]
+}
 
 impl Fields {
     /// Through which entry point it was made.
@@ -128,15 +133,7 @@ impl Block {
     }
     #[inline]
     pub fn set_live(&mut self, live: bool) {
-        if live { self.ns_seqno |= LIVE } else { self.ns_seqno &= !(LIVE | OWED) }
-    }
-    /// Is a free of an earlier block at this address still to come?
-    #[inline]
-    pub fn is_owed(&self) -> bool {
-        self.ns_seqno & OWED != 0
-    }
-    pub fn set_owed(&mut self, owed: bool) {
-        if owed { self.ns_seqno |= OWED } else { self.ns_seqno &= !OWED }
+        if live { self.ns_seqno |= LIVE } else { self.ns_seqno &= !LIVE }
     }
     #[inline]
     pub fn fields(&self) -> Fields {
@@ -170,12 +167,10 @@ mod tests {
         };
         let mut block = Block::live(&fields);
         assert_eq!(block.fields(), fields);
-        assert!(block.is_live() && !block.is_owed());
-        block.set_owed(true);
-        assert!(block.is_owed());
-        assert_eq!(block.fields(), fields);
+        assert!(block.is_live());
         block.set_live(false);
-        assert!(!block.is_live() && !block.is_owed());
+        assert!(!block.is_live());
+        assert_eq!(block.fields(), fields);
         let small =
             Fields { addr: 16, size: 1, ns: 2, seqno: 3, thread: 4, api: ApiKind::New as u8, site: 5 };
         assert_eq!(Block::live(&small).fields(), small);

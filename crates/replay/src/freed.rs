@@ -1,9 +1,11 @@
 //! The memory of what was freed lately.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use highwater_event::api::ApiKind;
 
+use crate::block::Fields;
 use crate::table::NOWHERE;
 
 /// One free that released a block.
@@ -13,8 +15,8 @@ pub struct Freed {
     pub place: u32,
     /// From where.
     pub node: u32,
-    /// Seqno of the allocation: says whether the place still holds that block.
-    pub alloc_seqno: u64,
+    /// The block; its seqno says whether the place still holds it.
+    pub block: Fields,
     /// Seqno of the free.
     pub seqno: u64,
     /// When, ns.
@@ -51,19 +53,21 @@ impl FreedRing {
     pub fn of_block(&self, place: u32, alloc_seqno: u64, budget: &mut u64) -> Option<Freed> {
         for freed in self.ring.iter().rev() {
             *budget = budget.checked_sub(1)?;
-            if freed.place == place && freed.alloc_seqno == alloc_seqno {
+            if freed.place == place && freed.block.seqno == alloc_seqno {
                 return Some(*freed);
             }
         }
         None
     }
 
-    /// A thread other than `thread` that freed what lay at `place`, among the
-    /// latest `events` frees and not before `since` ns.
-    pub fn other_thread(&self, place: u32, thread: u32, events: u64, since: u64) -> Option<u32> {
-        let events = usize::try_from(events).unwrap_or(usize::MAX);
-        let latest = self.ring.iter().rev().take(events).take_while(|freed| freed.ns >= since);
-        latest.filter(|freed| freed.place == place).map(|freed| freed.thread).find(|&other| other != thread)
+    /// The blocks made at `place` by events of these seqnos, oldest first, and
+    /// their frees; of the latest `frees` frees.
+    pub fn at_place(&self, place: u32, seqnos: Range<u64>, frees: usize) -> Vec<Freed> {
+        let latest = self.ring.iter().rev().take(frees);
+        let its = |freed: &&Freed| freed.place == place && seqnos.contains(&freed.block.seqno);
+        let mut found: Vec<Freed> = latest.filter(its).copied().collect();
+        found.reverse();
+        found
     }
 
     /// Takes the free with this seqno back, and returns what it was.
@@ -82,7 +86,8 @@ mod tests {
 
     fn freed(place: u32, alloc_seqno: u64, seqno: u64) -> Freed {
         let api = ApiKind::Free;
-        Freed { place, node: 0, alloc_seqno, seqno, ns: 0, thread: 0, api, temporary: false }
+        let block = Fields { addr: 64, size: 1, ns: 0, seqno: alloc_seqno, thread: 0, api: 0, site: 0 };
+        Freed { place, node: 0, block, seqno, ns: 0, thread: 0, api, temporary: false }
     }
 
     #[test]
@@ -95,6 +100,8 @@ mod tests {
         assert_eq!(ring.of_block(1, 0, &mut budget), None);
         assert_eq!(ring.of_block(1, 4, &mut budget), Some(freed(1, 4, 5)));
         assert_eq!(budget, 1);
+        assert_eq!(ring.at_place(1, 3..5, 2), [freed(1, 4, 5)]);
+        assert_eq!(ring.at_place(1, 0..4, 2), []);
         assert_eq!(ring.cancel(5), Some(freed(1, 4, 5)));
         assert_eq!(ring.cancel(5), None);
         assert_eq!(ring.of_block(1, 4, &mut 9), None);

@@ -8,6 +8,7 @@
 //! * a live block: 36 bytes in a slab and at most 11.5 bytes of index (a table
 //!   of `u32` that is between 7/16 and 7/8 full), so at most 48 bytes. While the
 //!   index grows, the old one lives beside the new one for a moment;
+//! * the present epoch: 8 bytes an event, 8 MiB at most;
 //! * recently freed blocks ([`Options::remember_freed`], 262,144 by default): at
 //!   most 80 bytes each, 20 MiB in all, used only as far as there are any;
 //! * a site: about 100 bytes; a thread: about 120 bytes.
@@ -26,24 +27,27 @@
 //! use highwater_replay::{Options, Replay};
 //! let steps: Vec<highwater_trace::model::Step> = Vec::new();
 //! let mut steps = steps.into_iter();
-//! let replay = Replay::run(Options::default(), || Ok::<_, std::convert::Infallible>(steps.next()))?;
+//! let replay = Replay::run(Options::default(), || Ok::<_, std::convert::Infallible>(steps.next().map(|step| (0, step))))?;
 //! assert_eq!(replay.totals().events, 0);
 //! # Ok::<(), std::convert::Infallible>(())
 //! ```
 
 mod block;
+mod contest;
 mod dense;
 pub mod errors;
 mod freed;
 pub mod histogram;
 pub mod live;
+mod order;
 pub mod peak;
 pub mod replay;
 pub mod series;
 mod table;
 pub mod totals;
-mod window;
 
+#[cfg(test)]
+mod coarse;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

@@ -1,21 +1,24 @@
 //! The pass itself.
 
+mod settle;
+
 use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
 use highwater_trace::model::{Event, Op, Special, Step, ThreadNo};
 use rustc_hash::FxHashMap;
 
-use crate::block::{Block, Fields, MAX_NS, MAX_SEQNO, MAX_SIZE, MAX_THREAD};
+use crate::block::{Block, Fields, MAX_NS, MAX_SEQNO, MAX_SIZE, MAX_THREAD, family};
+use crate::contest::{Bad, Contest, End, Log, Made};
 use crate::dense::Dense;
 use crate::errors::{AllocRecord, ErrorKind, FreeRecord, HeapError, MAX_ERRORS};
 use crate::freed::{Freed, FreedRing};
 use crate::histogram::Histogram;
 use crate::live::LiveBlock;
+use crate::order::Kind;
 use crate::peak::Peak;
 use crate::series::Series;
 use crate::table::Table;
 use crate::totals::{SiteTotals, ThreadTotals, Totals};
-use crate::window::{Early, Owed, Window};
 
 /// How many slab places all searches for the block around an address may look
 /// at, together; afterwards such a free counts as foreign.
@@ -24,21 +27,14 @@ const SEARCH_BUDGET: u64 = 1 << 28;
 /// What a replay is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The reorder window, events. 0 (or 0 ns) repairs nothing.
-    pub reorder_events: u64,
-    /// The reorder window, ns; it ends with the first of both.
-    pub reorder_ns: u64,
     /// How many frees are remembered. A second free of a block counts as foreign
     /// once more than so many frees lie between the two.
     pub remember_freed: usize,
-    /// One tick of the clock that stamped the events, ns: events of different
-    /// threads inside one may have had another order.
-    pub tick_ns: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { reorder_events: 4096, reorder_ns: 1_000_000, remember_freed: 1 << 18, tick_ns: 1 }
+        Options { remember_freed: 1 << 18 }
     }
 }
 
@@ -71,10 +67,9 @@ impl Until {
 ///
 /// Feed it with [`Replay::feed`], then [`Replay::finish`]; or use
 /// [`Replay::run`]. The views may be taken at any time between events (a live
-/// view does); what is still undecided then (frees inside the reorder window) is
-/// not yet classified.
+/// view does); what the present epoch leaves undecided (see [`Replay::barrier`])
+/// is not yet classified.
 pub struct Replay {
-    options: Options,
     totals: Totals,
     peak: Peak,
     table: Table,
@@ -84,8 +79,17 @@ pub struct Replay {
     threads: Vec<ThreadTotals>,
     thread_index: Dense,
     usable: FxHashMap<u64, u64>,
-    early: Window<Early>,
-    owed: Window<Owed>,
+    /// The events since the latest barrier.
+    log: Log,
+    contests: FxHashMap<u64, Contest>,
+    halves: Vec<Option<Half>>,
+    epoch: u32,
+    /// Barriers so far.
+    barriers: u64,
+    /// Seqno of the present event.
+    seqno: u64,
+    /// Seqno of the epoch's first event.
+    epoch_seqno: u64,
     errors: Vec<HeapError>,
     sizes: Histogram,
     lifetimes: Histogram,
@@ -96,13 +100,25 @@ pub struct Replay {
     search_budget: u64,
 }
 
+/// A thread's latest free half of a realloc.
+#[derive(Clone, Copy)]
+struct Half {
+    seqno: u64,
+    /// Its number in the epoch, and that epoch.
+    at: u32,
+    barriers: u64,
+    addr: u64,
+    api: ApiKind,
+    /// The block, and how its end was accounted for.
+    block: Option<(Fields, End)>,
+}
+
 impl Replay {
     /// A replay before the first event.
     pub fn new(options: Options) -> Replay {
-        let reorder = if options.reorder_ns == 0 { 0 } else { options.reorder_events };
         Replay {
             totals: Totals::default(),
-            peak: Peak::new(options.tick_ns),
+            peak: Peak::new(),
             table: Table::default(),
             freed: FreedRing::new(options.remember_freed),
             sites: Vec::new(),
@@ -110,8 +126,13 @@ impl Replay {
             threads: Vec::new(),
             thread_index: Dense::default(),
             usable: FxHashMap::default(),
-            early: Window::new(reorder, options.reorder_ns),
-            owed: Window::new(reorder, options.reorder_ns),
+            log: Log::default(),
+            contests: FxHashMap::default(),
+            halves: Vec::new(),
+            epoch: 0,
+            barriers: 0,
+            seqno: 0,
+            epoch_seqno: 0,
             errors: Vec::new(),
             sizes: Histogram::default(),
             lifetimes: Histogram::default(),
@@ -119,40 +140,67 @@ impl Replay {
             fed: 0,
             now: 0,
             search_budget: SEARCH_BUDGET,
-            options,
         }
     }
 
-    /// Replays a whole stream. `next` gives one step after the other.
+    /// Replays a whole stream. `next` gives one step after the other, each with
+    /// the number of its epoch: where that changes, there is a
+    /// [barrier](Replay::barrier).
     ///
     /// # Errors
     /// Only what `next` returns.
-    pub fn run<E>(options: Options, next: impl FnMut() -> Result<Option<Step>, E>) -> Result<Replay, E> {
+    pub fn run<E>(
+        options: Options,
+        next: impl FnMut() -> Result<Option<(u32, Step)>, E>,
+    ) -> Result<Replay, E> {
         let mut replay = Self::run_until(options, Until::End, next)?;
         replay.finish();
         Ok(replay)
     }
 
     /// Replays a stream up to an instant. The result is not
-    /// [finished](Replay::finish): frees inside the reorder window are not classified.
+    /// [finished](Replay::finish).
     ///
     /// # Errors
     /// Only what `next` returns.
     pub fn run_until<E>(
         options: Options,
         until: Until,
-        mut next: impl FnMut() -> Result<Option<Step>, E>,
+        next: impl FnMut() -> Result<Option<(u32, Step)>, E>,
     ) -> Result<Replay, E> {
         let mut replay = Replay::new(options);
-        while let Some(step) = next()? {
+        replay.go_on(until, next)?;
+        Ok(replay)
+    }
+
+    /// Goes on with a stream up to an instant, as [`Replay::run_until`].
+    ///
+    /// # Errors
+    /// Only what `next` returns.
+    pub fn go_on<E>(
+        &mut self,
+        until: Until,
+        mut next: impl FnMut() -> Result<Option<(u32, Step)>, E>,
+    ) -> Result<(), E> {
+        while let Some((epoch, step)) = next()? {
             if let Step::Event(event) = &step
                 && !until.includes(event.seqno, event.ns)
             {
                 break;
             }
-            replay.feed(&step);
+            self.feed_in(epoch, &step);
         }
-        Ok(replay)
+        Ok(())
+    }
+
+    /// Takes in one step of an epoch.
+    #[inline]
+    pub fn feed_in(&mut self, epoch: u32, step: &Step) {
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.barrier();
+        }
+        self.feed(step);
     }
 
     /// Takes in one step.
@@ -164,14 +212,24 @@ impl Replay {
         }
     }
 
-    /// Classifies what is still undecided. Feeding may go on afterwards.
+    /// Ends an *epoch*: all that was fed so far happened before all that will be.
+    /// Between two barriers each thread's own events are in order, but the order
+    /// of different threads' events is only a guess; it is checked here against
+    /// the rule that every address alternates between alloc and free, and put
+    /// right. An epoch without an end is cut after a million events.
+    pub fn barrier(&mut self) {
+        if !self.contests.is_empty() {
+            self.settle_contests();
+        }
+        self.log.clear();
+        self.peak.barrier();
+        self.barriers += 1;
+    }
+
+    /// Classifies what is still undecided. Feeding may go on afterwards, with
+    /// what happened after all that was fed.
     pub fn finish(&mut self) {
-        while let Some(early) = self.early.pop_all() {
-            self.unmatched(&early);
-        }
-        while let Some(owed) = self.owed.pop_all() {
-            self.never_freed(&owed);
-        }
+        self.barrier();
         self.errors.sort_by_key(|error| error.free.seqno);
     }
 
@@ -282,11 +340,16 @@ impl Replay {
         self.now = self.now.max(event.ns);
         self.totals.last_ns = self.now;
         self.fed += 1;
-        if !self.early.is_empty() || !self.owed.is_empty() {
-            self.fall_due();
+        if self.log.is_full() {
+            self.barrier();
+        }
+        self.seqno = event.seqno;
+        if self.log.is_empty() {
+            self.epoch_seqno = event.seqno;
         }
         let thread = self.thread(event.thread);
-        self.peak.tick(self.now, thread);
+        let kind = if event.op == Op::Free { Kind::Free } else { Kind::Alloc };
+        let at = self.log.push(event.addr, thread, family(event.api as u8), kind);
         let api = event.api as usize & 63;
         self.totals.by_api[api] += 1;
         match event.op {
@@ -294,15 +357,15 @@ impl Replay {
                 if let Some(usable) = usable {
                     self.usable.insert(event.seqno.min(MAX_SEQNO), usable);
                 }
-                self.alloc(event, thread, size.min(MAX_SIZE));
+                self.alloc(event, thread, size.min(MAX_SIZE), at);
             }
-            Op::Free => self.free(event, thread),
+            Op::Free => self.free(event, thread, at),
         }
         self.series.note(self.now, self.peak.live_bytes);
     }
 
     #[inline]
-    fn alloc(&mut self, event: &Event, thread: u32, size: u64) {
+    fn alloc(&mut self, event: &Event, thread: u32, size: u64, at: u32) {
         self.totals.allocations += 1;
         self.totals.bytes_allocated = self.totals.bytes_allocated.wrapping_add(size);
         self.sizes.add(size);
@@ -323,10 +386,7 @@ impl Replay {
             api: event.api as u8,
             site,
         };
-        let early = if self.early.is_empty() { None } else { self.early_free(event) };
-        if early.is_none() {
-            self.place(event, &fields);
-        }
+        self.place(&fields, at);
         if let Some(site) = self.sites.get_mut(site as usize) {
             site.settle(self.peak.epoch);
             site.allocations += 1;
@@ -346,59 +406,55 @@ impl Replay {
                 totals.peak_ns = self.now;
             }
         }
-        self.peak.add(size, self.now, event.seqno);
-        if let Some(early) = early {
-            self.born_freed(&early, &fields);
-        }
+        self.peak.add(size, self.now, event.seqno, thread);
     }
 
     /// Puts a new block into the table.
     #[inline]
-    fn place(&mut self, event: &Event, fields: &Fields) {
-        let mut block = Block::live(fields);
-        if !self.owed.is_empty() && self.owed.has(event.addr) {
-            block.set_owed(true);
-        }
-        match self.table.find(event.addr) {
+    fn place(&mut self, fields: &Fields, at: u32) {
+        let block = Block::live(fields);
+        match self.table.find(fields.addr) {
             None => _ = self.table.insert(block),
             Some(place) => {
                 let before = *self.table.get(place);
                 if before.is_live() {
-                    self.displaced(&before.fields(), fields.thread, event);
-                    block.set_owed(true);
+                    self.displaced(&before.fields(), at);
                 }
                 *self.table.get_mut(place) = block;
+            }
+        }
+        if !self.contests.is_empty() {
+            let usable = self.usable.get(&fields.seqno).copied();
+            if let Some(contest) = self.contests.get_mut(&fields.addr) {
+                contest.made.push(Made { at: Some(at), fields: *fields, usable, end: None });
             }
         }
     }
 
     #[inline]
-    fn free(&mut self, event: &Event, thread: u32) {
+    fn free(&mut self, event: &Event, thread: u32, at: u32) {
         self.totals.frees += 1;
         if let Some(totals) = self.threads.get_mut(thread as usize) {
             totals.frees += 1;
             totals.last_ns = self.now;
         }
         let Some(place) = self.table.find(event.addr) else {
-            return self.unknown(event, thread);
+            return self.unknown(event, thread, at);
         };
         let block = *self.table.get(place);
         if !block.is_live() {
-            return self.unknown(event, thread);
+            return self.unknown(event, thread, at);
         }
-        if block.is_owed() && self.pays(event, thread, Some(place)) {
-            return;
+        let fields = block.fields();
+        if !fields.matches(event.api) {
+            self.mismatched(event, &fields, at);
         }
         self.table.get_mut(place).set_live(false);
-        let fields = block.fields();
         let temporary = self.released(&fields, thread);
-        if !fields.matches(event.api) {
-            self.mismatched(event, &fields);
-        }
         let freed = Freed {
             place,
             node: event.node,
-            alloc_seqno: block.seqno(),
+            block: fields,
             seqno: event.seqno,
             ns: self.now,
             thread,
@@ -408,8 +464,14 @@ impl Replay {
         if let Some(out) = self.freed.push(freed) {
             self.forget(&out);
         }
-        if block.is_owed() {
-            self.swapped(&block.fields(), place, thread);
+        let end = End { thread, ns: self.now, temporary, free: Some(event.seqno) };
+        if !self.contests.is_empty()
+            && let Some(contest) = self.contests.get_mut(&event.addr)
+        {
+            contest.ended(fields.seqno, Some(end));
+        }
+        if matches!(event.api, ApiKind::ReallocFree | ApiKind::ReallocarrayFree) {
+            self.half(event, thread, at, Some((fields, end)));
         }
     }
 
@@ -441,7 +503,7 @@ impl Replay {
             site.live_bytes = site.live_bytes.wrapping_sub(size);
         }
         self.totals.temporary += u64::from(temporary);
-        self.peak.sub(size);
+        self.peak.sub(size, thread);
         temporary
     }
 
@@ -450,173 +512,24 @@ impl Replay {
     fn forget(&mut self, out: &Freed) {
         if out.place != crate::table::NOWHERE {
             let block = self.table.get(out.place);
-            if !block.is_live() && block.seqno() == out.alloc_seqno {
+            if !block.is_live() && block.seqno() == out.block.seqno {
                 self.table.remove(out.place);
             }
         }
     }
 
-    // ---- order ----------------------------------------------------------
-
-    /// A free of an address at which nothing lives.
-    #[cold]
-    fn unknown(&mut self, event: &Event, thread: u32) {
-        if !self.owed.is_empty() && self.owed.has(event.addr) && self.pays(event, thread, None) {
-            return;
-        }
-        let mut early =
-            Early { event: *event, inside: None, before: None, freed: None, threads: [event.thread; 2] };
-        // What is there is noted now: when the window has passed it may have gone.
-        match self.table.find(event.addr) {
-            None => early.inside = self.around(event.addr),
-            Some(place) => {
-                let block = *self.table.get(place);
-                early.before = Some(block.fields());
-                early.freed = self.freed.of_block(place, block.seqno(), &mut self.search_budget);
-                let since = self.now.saturating_sub(self.options.reorder_ns);
-                let events = self.options.reorder_events;
-                if let Some(other) = self.freed.other_thread(place, thread, events, since) {
-                    early.threads[1] = self.thread_no(other);
-                }
-            }
-        }
-        if self.options.reorder_events == 0 || self.options.reorder_ns == 0 {
-            self.unmatched(&early);
-        } else {
-            self.early.put(event.addr, self.fed, self.now, early);
-        }
-    }
-
-    /// The free of an earlier block at an address that was allocated again: the
-    /// stamps had it too late. `place` is that of the live block there.
-    #[cold]
-    fn pays(&mut self, event: &Event, thread: u32, place: Option<u32>) -> bool {
-        // What the second allocator frees after its allocation is its own block.
-        let Some(owed) = self.owed.take(event.addr, |owed| owed.by != thread) else {
-            return false;
-        };
-        if let Some(place) = place
-            && !self.owed.has(event.addr)
-        {
-            self.table.get_mut(place).set_owed(false);
-        }
-        self.totals.order_repairs += 1;
-        self.peak.repaired(owed.block.size, self.now);
-        if !owed.block.matches(event.api) {
-            self.mismatched(event, &owed.block);
-        }
-        true
-    }
-
-    /// A thread freed its own block, whose allocation had displaced another that is
-    /// not freed yet: then the displaced one may just as well be the later one,
-    /// which was seen too early. It lives; a free of it that was late finds it.
-    #[cold]
-    fn swapped(&mut self, block: &Fields, place: u32, thread: u32) {
-        let recent = block.ns.saturating_sub(self.options.reorder_ns);
-        let later = |owed: &Owed| owed.by == thread && owed.block.thread != thread && owed.block.ns >= recent;
-        let Some(owed) = self.owed.take(block.addr, later) else { return };
-        self.totals.order_repairs += 1;
-        let mut displaced = Block::live(&owed.block);
-        displaced.set_owed(self.owed.has(block.addr));
-        *self.table.get_mut(place) = displaced;
-        // It ended on its maker's account (see `displaced`).
-        let maker = owed.block.thread;
-        self.unreleased(&owed.block, maker, owed.ns, false);
-        self.peak.repaired(owed.block.size, self.now);
-        self.peak.add(owed.block.size, self.now, owed.block.seqno);
-    }
-
-    /// The free, seen a moment ago, of the block that `event` allocates.
-    #[cold]
-    fn early_free(&mut self, event: &Event) -> Option<Early> {
-        self.early.take(event.addr, |early| early.may_follow(event.thread))
-    }
-
-    /// A block whose free was seen already: it is dead as soon as it is there.
-    #[cold]
-    fn born_freed(&mut self, early: &Early, block: &Fields) {
-        self.totals.order_repairs += 1;
-        self.peak.repaired(block.size, self.now);
-        let thread = self.thread(early.event.thread);
-        let temporary = self.released(block, thread);
-        if !block.matches(early.event.api) {
-            self.mismatched(&early.event, block);
-        }
-        // Remembered like any freed block, unless a later one lives there already.
-        let mut dead = Block::live(block);
-        dead.set_live(false);
-        let place = match self.table.find(block.addr) {
-            None => self.table.insert(dead),
-            Some(place) if !self.table.get(place).is_live() => {
-                *self.table.get_mut(place) = dead;
-                place
-            }
-            Some(_) => return,
-        };
-        let freed = Freed {
-            place,
-            node: early.event.node,
-            alloc_seqno: block.seqno,
-            seqno: early.event.seqno,
-            ns: self.now,
-            thread,
-            api: early.event.api,
-            temporary,
-        };
-        if let Some(out) = self.freed.push(freed) {
-            self.forget(&out);
-        }
-    }
-
-    /// The block at an address that is allocated again: its free is late, or
-    /// was never recorded.
-    #[cold]
-    fn displaced(&mut self, block: &Fields, thread: u32, event: &Event) {
-        // It ends without a free event of its own, so never as a temporary one.
-        let maker = block.thread;
-        let last = self.threads.get(maker as usize).map(|totals| totals.last_alloc);
-        if let Some(totals) = self.threads.get_mut(maker as usize) {
-            totals.last_alloc = u64::MAX;
-        }
-        self.released(block, maker);
-        if let (Some(totals), Some(last)) = (self.threads.get_mut(maker as usize), last) {
-            totals.last_alloc = last;
-        }
-        let owed = Owed { block: *block, by: thread, ns: self.now };
-        if self.options.reorder_events == 0 || self.options.reorder_ns == 0 {
-            self.never_freed(&owed);
-        } else {
-            self.owed.put(event.addr, self.fed, self.now, owed);
-        }
-    }
-
-    #[cold]
-    fn fall_due(&mut self) {
-        while let Some(early) = self.early.due(self.fed, self.now) {
-            self.unmatched(&early);
-        }
-        while let Some(owed) = self.owed.due(self.fed, self.now) {
-            self.never_freed(&owed);
-        }
-    }
-
-    fn never_freed(&mut self, _owed: &Owed) {
-        self.totals.missing_frees += 1;
-    }
-
     // ---- bad frees ------------------------------------------------------
 
     /// Says what a free without a block was.
-    fn unmatched(&mut self, early: &Early) {
-        let event = &early.event;
-        if let Some(block) = early.before {
+    fn unmatched(&mut self, bad: &Bad) {
+        let event = &bad.event;
+        if let Some(block) = bad.before {
             let error = HeapError {
                 kind: ErrorKind::DoubleFree,
                 addr: event.addr,
                 free: self.free_record(event),
                 allocated: Some(self.alloc_record(&block)),
-                freed: early.freed.map(|freed| FreeRecord {
+                freed: bad.freed.map(|freed| FreeRecord {
                     seqno: freed.seqno,
                     ns: freed.ns,
                     thread: self.thread_no(freed.thread),
@@ -627,12 +540,12 @@ impl Replay {
             self.totals.double_free += 1;
             return self.report(error);
         }
-        if early.inside.is_some() || event.addr & 7 != 0 {
+        if bad.inside.is_some() || event.addr & 7 != 0 {
             let error = HeapError {
                 kind: ErrorKind::InvalidFree,
                 addr: event.addr,
                 free: self.free_record(event),
-                allocated: early.inside.map(|block| self.alloc_record(&block)),
+                allocated: bad.inside.map(|block| self.alloc_record(&block)),
                 freed: None,
             };
             self.totals.invalid_free += 1;
@@ -642,7 +555,8 @@ impl Replay {
     }
 
     #[cold]
-    fn mismatched(&mut self, event: &Event, block: &Fields) {
+    fn mismatched(&mut self, event: &Event, block: &Fields, at: u32) {
+        self.contest(event.addr, at).mismatched.push(event.seqno);
         self.totals.mismatched += 1;
         let error = HeapError {
             kind: ErrorKind::Mismatched,
@@ -652,6 +566,15 @@ impl Replay {
             freed: None,
         };
         self.report(error);
+    }
+
+    /// A free through the wrong family was none, or did not happen.
+    fn take_back_mismatch(&mut self, seqno: u64) {
+        let its = |error: &HeapError| error.free.seqno == seqno && error.kind == ErrorKind::Mismatched;
+        if let Some(at) = self.errors.iter().position(its) {
+            self.errors.remove(at);
+        }
+        self.totals.mismatched = self.totals.mismatched.saturating_sub(1);
     }
 
     fn report(&mut self, error: HeapError) {
@@ -697,16 +620,21 @@ impl Replay {
     /// The realloc whose free half was `seqno` failed: the block lives on.
     fn undo(&mut self, seqno: u64, addr: u64, thread: ThreadNo) {
         self.totals.failed_reallocations += 1;
-        let api = if let Some(freed) = self.freed.cancel(seqno) {
-            let block = *self.table.get(freed.place);
-            if block.is_live() || block.seqno() != freed.alloc_seqno {
-                // The address was handed out again: the failure cannot be true.
-                return;
-            }
-            self.revive(&freed, &block);
-            freed.api
-        } else if let Some(early) = self.early.take(addr, |early| early.event.seqno == seqno) {
-            early.event.api
+        let by = self.thread(thread);
+        let at_bad = |contest: &Contest| contest.bad.iter().position(|bad| bad.event.seqno == seqno);
+        let half = self.halves.get(by as usize).copied().flatten().filter(|half| half.seqno == seqno);
+        let api = if let Some(at) = self.contests.get(&addr).and_then(at_bad)
+            && let Some(contest) = self.contests.get_mut(&addr)
+        {
+            let Some(bad) = contest.bad.get_mut(at) else { return };
+            bad.undone = true;
+            self.log.touch(bad.at);
+            bad.event.api
+        } else if let Some(half) = half
+            && let Some((block, end)) = half.block
+        {
+            self.revive(&half, &block, &end, by);
+            half.api
         } else if let Some(at) = self.errors.iter().position(|error| error.free.seqno == seqno) {
             let error = self.errors.remove(at);
             match error.kind {
@@ -716,7 +644,7 @@ impl Replay {
             }
             error.free.api
         } else {
-            // Its window has passed: it was counted as foreign.
+            // Its epoch has passed: it was counted as foreign.
             let Some(rest) = self.totals.foreign_frees.checked_sub(1) else { return };
             self.totals.foreign_frees = rest;
             ApiKind::ReallocFree
@@ -724,30 +652,58 @@ impl Replay {
         self.totals.frees = self.totals.frees.saturating_sub(1);
         let count = &mut self.totals.by_api[api as usize & 63];
         *count = count.saturating_sub(1);
-        let thread = self.thread(thread);
-        if let Some(totals) = self.threads.get_mut(thread as usize) {
+        if let Some(totals) = self.threads.get_mut(by as usize) {
             totals.frees = totals.frees.saturating_sub(1);
         }
     }
 
-    fn revive(&mut self, freed: &Freed, block: &Block) {
-        let owed = self.owed.has(block.addr());
-        let revived = self.table.get_mut(freed.place);
-        revived.set_live(true);
-        revived.set_owed(owed);
-        self.unreleased(&block.fields(), freed.thread, freed.ns, freed.temporary);
-        if self.threads.len() > 1 {
-            self.peak.repaired(block.size(), self.now);
+    /// A block that was freed by a half of a realloc lives on.
+    fn revive(&mut self, half: &Half, block: &Fields, end: &End, by: u32) {
+        let (addr, api) = (block.addr, half.api);
+        if let Some(latest) = self.halves.get_mut(by as usize) {
+            *latest = None;
         }
-        self.peak.add(block.size(), self.now, freed.seqno);
-        self.series.note(self.now, self.peak.live_bytes);
-        if !block.fields().matches(freed.api) {
+        if !block.matches(api) {
             // The bad free did not happen either.
-            if let Some(at) = self.errors.iter().position(|error| error.free.seqno == freed.seqno) {
-                self.errors.remove(at);
+            if let Some(contest) = self.contests.get_mut(&addr) {
+                contest.mismatched.retain(|&seqno| seqno != half.seqno);
             }
-            self.totals.mismatched = self.totals.mismatched.saturating_sub(1);
+            self.take_back_mismatch(half.seqno);
         }
+        let now = half.barriers == self.barriers;
+        if now {
+            self.log.touch(half.at);
+        }
+        let same = self.table.find(addr).filter(|&place| {
+            let there = self.table.get(place);
+            !there.is_live() && there.seqno() == block.seqno
+        });
+        if same.is_none() && now {
+            // Another thread was seen to have the address since.
+            let at = self.log.next();
+            return self.contest(addr, at).missing.push(half.at);
+        }
+        self.freed.cancel(half.seqno);
+        if let Some(seqno) = end.free {
+            self.freed.cancel(seqno);
+        }
+        self.unreleased(block, end.thread, end.ns, end.temporary);
+        match same {
+            Some(place) if now => self.table.get_mut(place).set_live(true),
+            // As if its thread had made it again.
+            _ => {
+                let at = self.log.push(addr, by, family(api as u8), Kind::Alloc);
+                self.place(block, at);
+            }
+        }
+        if let Some(contest) = self.contests.get_mut(&addr) {
+            contest.ended(block.seqno, None);
+        }
+        if self.threads.len() > 1 {
+            self.peak.widen(block.size);
+        }
+        self.peak.add(block.size, self.now, half.seqno, by);
+        self.series.note(self.now, self.peak.live_bytes);
     }
 
     /// Takes back what [`Replay::released`] counted at `ns`, but not the peak's

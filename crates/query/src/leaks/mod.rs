@@ -1,0 +1,17 @@
+//! Leaks: which blocks count, who is to blame, and when a run fails for them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`findleaks`] | the search of the article's `findleaks`: made in a range, never given back |
+//! | [`pattern`] | LeakSanitizer's patterns |
+//! | [`suppressions`] | what is not reported: files of `leak:pattern`, and the runtime's own residues |
+//! | [`residues`] | the blocks that libc, libstdc++ and the loader never give back |
+//! | [`report`] | what is alive at the end, without what is suppressed |
+//! | [`gates`] | limits that a run must keep |
+
+pub mod findleaks;
+pub mod gates;
+pub mod pattern;
+pub mod report;
+pub mod residues;
+pub mod suppressions;
