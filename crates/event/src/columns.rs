@@ -75,11 +75,52 @@ pub enum Stop {
     Damage(DecodeError),
 }
 
+/// The low bytes of a word, by their number.
+const MASKS: [u64; 8] = {
+    let mut masks = [0; 8];
+    let mut len = 0;
+    while len < 8 {
+        masks[len] = (1 << (len * 8)) - 1;
+        len += 1;
+    }
+    masks
+};
+
 #[inline(always)]
 const fn mask(len: usize) -> u64 {
-    // At most seven bytes.
-    (1 << (len * 8)) - 1
+    MASKS[len & 7]
 }
+
+/// Bytes of the record with these first two bytes, 0 where it is no plain one.
+///
+/// Where the next record begins is the one thing that a reader of records has
+/// to wait for: one look at this table is the shortest way there.
+static LENGTHS: [u8; 1 << 16] = {
+    let mut lengths = [0; 1 << 16];
+    let mut header = 0usize;
+    while header < 1 << 16 {
+        let (a, b, c, d) = (header >> 2 & 7, header >> 5 & 7, header >> 8 & 7, header >> 11 & 7);
+        lengths[header] = match (header & 3) as u8 {
+            TAG_ALLOC if header >> 14 != 3 => 2 + a + b + c + d,
+            TAG_FREE => 1 + a + b,
+            TAG_FREE_FULL if FREES[header >> 11].is_some() => 2 + a + b + c,
+            _ => 0,
+        } as u8;
+        header += 1;
+    }
+    lengths
+};
+
+/// Freeing entry points by their number in a record's head.
+const FREES: [Option<ApiKind>; 32] = {
+    let mut frees = [None; 32];
+    let mut code = 0;
+    while code < 32 {
+        frees[code] = ApiKind::from_u8(code as u8 + ApiKind::FREE_BASE);
+        code += 1;
+    }
+    frees
+};
 
 /// Cuts the records of `bytes` into columns up to the first whose stamp is
 /// above `bound`. Goes on from `taken.state` and `taken.greatest`; the counts
@@ -140,16 +181,11 @@ unsafe fn split_plain(bytes: &[u8], taken: &mut Taken, bound: u64, out: &mut [*m
         unsafe {
             let from = bytes.as_ptr().add(at);
             let header = u32::from(u16::from_le(from.cast::<u16>().read_unaligned()));
-            let tag = (header & 3) as u8;
-            let plain = match tag {
-                TAG_ALLOC => header >> 14 != 3,
-                TAG_FREE => true,
-                TAG_FREE_FULL => ApiKind::from_u8((header >> 11) as u8 + ApiKind::FREE_BASE).is_some(),
-                _ => false,
-            };
-            if !plain {
+            let len = LENGTHS[header as usize & 0xffff] as usize;
+            if len == 0 {
                 break;
             }
+            let tag = (header & 3) as u8;
             let lengths = (header >> 5) << SHIFT[tag as usize];
             let ptr_len = (header >> 2 & 7) as usize;
             let (size_len, node_len, time_len) =
@@ -168,11 +204,11 @@ unsafe fn split_plain(bytes: &[u8], taken: &mut Taken, bound: u64, out: &mut [*m
             stamp = now;
             ptr = apply_pointer_delta(ptr, delta & mask(ptr_len));
             let step = unzigzag(node & mask(node_len)) as u64;
-            if tag == TAG_ALLOC {
-                alloc_node = alloc_node.wrapping_add(step);
-            } else {
-                free_node = free_node.wrapping_add(step);
-            }
+            // No branch: whether an alloc or a free comes next is hard to foresee.
+            // A free without a node has no step.
+            let alloc = u64::from(tag == TAG_ALLOC).wrapping_neg();
+            alloc_node = alloc_node.wrapping_add(step & alloc);
+            free_node = free_node.wrapping_add(step & !alloc);
             greatest = greatest.max(stamp);
             if count == 0 && taken.records == 0 {
                 first = greatest;
@@ -188,7 +224,7 @@ unsafe fn split_plain(bytes: &[u8], taken: &mut Taken, bound: u64, out: &mut [*m
             sizes = sizes.add(size_len);
             nodes = nodes.add(node_len);
             times = times.add(time_len);
-            at += head_len + ptr_len + size_len + node_len + time_len;
+            at += len;
             count += 1;
         }
     }
@@ -333,7 +369,7 @@ impl ColumnReader {
                 Plain { stamp: self.state.stamp, ptr, size, node, api: SHORT[(header >> 14 & 3) as usize] }
             }
             TAG_FREE_FULL => {
-                let api = ApiKind::from_u8((header >> 11) as u8 + ApiKind::FREE_BASE)?;
+                let api = FREES[(header >> 11 & 31) as usize]?;
                 let (node_len, time_len) = (header >> 5 & 7, header >> 8 & 7);
                 let (node, time) = (load(node_at, node_len)?, load(time_at, time_len)?);
                 self.at[HEAD] = head_at + 2;

@@ -153,9 +153,61 @@ impl<'a> Steps<'a> {
     /// [`TraceError::Read`] when the system cannot read the file. Damage is no
     /// error: it is skipped and found in [`Steps::warnings`].
     #[allow(clippy::should_implement_trait)]
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self) -> Result<Option<Step>, TraceError> {
+        // Small enough to become a part of the caller's loop, where a step
+        // needs no memory of its own.
+        match self.next_plain() {
+            Some(step) => Ok(Some(step)),
+            None => self.next_any(),
+        }
+    }
+
+    /// The common case: a plain record of the same part, still below what the
+    /// other threads have.
+    #[inline(always)]
+    fn next_plain(&mut self) -> Option<Step> {
+        let cursor = self.cursors.get_mut(self.current?)?;
+        if cursor.left == 0 || !matches!(cursor.head, Head::Unread) {
+            return None;
+        }
+        let plain = cursor.reader.plain(&cursor.raw)?;
+        cursor.left -= 1;
+        cursor.floor = cursor.floor.max(plain.stamp);
+        let (key, thread) = (cursor.key(), cursor.thread);
+        if key >= self.limit {
+            cursor.head = Head::Record(record(plain));
+            self.key = key;
+            return None;
+        }
+        self.epoch = key.epoch;
+        let ns = self.clock.ns_of(key.stamp);
+        let Plain { stamp, ptr, size, node, api } = plain;
+        let seqno = self.seqno;
+        self.seqno += 1;
+        let (mut op, mut pair) = (Op::Alloc { size, usable: None }, None);
+        if api.is_free() {
+            op = Op::Free;
+            if api.is_realloc() {
+                self.realloc_free(thread, seqno);
+                pair = Some(seqno);
+            }
+        }
+        Some(Step::Event(Event { seqno, ns, stamp, thread, op, api, addr: ptr, node, pair }))
+    }
+
+    #[inline(never)]
+    fn realloc_free(&mut self, thread: ThreadNo, seqno: u64) {
+        self.latest.insert(thread, Latest::Known(seqno));
+    }
+
+    /// All other cases, one after another until there is a step.
+    #[inline(never)]
+    fn next_any(&mut self) -> Result<Option<Step>, TraceError> {
         loop {
+            if let Some(step) = self.next_plain() {
+                return Ok(Some(step));
+            }
             let Some(current) = self.current else {
                 if !self.open_group()? {
                     return Ok(None);
@@ -164,29 +216,15 @@ impl<'a> Steps<'a> {
             };
             let Some(cursor) = self.cursors.get_mut(current) else { return Ok(None) };
             if let Head::Unread = cursor.head {
-                // The common case: a plain record of the same part, still below
-                // what the other threads have.
-                if cursor.left > 0
-                    && let Some(plain) = cursor.reader.plain(&cursor.raw)
-                {
-                    cursor.left -= 1;
-                    cursor.floor = cursor.floor.max(plain.stamp);
-                    let (key, thread) = (cursor.key(), cursor.thread);
-                    if key < self.limit {
-                        self.epoch = key.epoch;
-                        return Ok(Some(self.event(plain, thread, key.stamp)));
+                if cursor.reader.is_empty() {
+                    if !self.advance(current)? {
+                        self.current = None;
+                        self.switch_from_empty();
                     }
-                    cursor.head = Head::Record(record(plain));
-                    self.key = key;
-                } else if !cursor.reader.is_empty() {
-                    if cursor.decode() {
-                        self.key.stamp = cursor.floor;
-                    } else {
-                        self.bad_part(current);
-                    }
-                } else if !self.advance(current)? {
-                    self.current = None;
-                    self.switch_from_empty();
+                } else if cursor.decode() {
+                    self.key.stamp = cursor.floor;
+                } else {
+                    self.bad_part(current);
                 }
                 continue;
             }
@@ -201,24 +239,6 @@ impl<'a> Steps<'a> {
                 return Ok(Some(step));
             }
         }
-    }
-
-    /// `stamp` is the effective one.
-    #[inline(always)]
-    fn event(&mut self, plain: Plain, thread: ThreadNo, stamp: u64) -> Step {
-        let ns = self.clock.ns_of(stamp);
-        let Plain { stamp, ptr, size, node, api } = plain;
-        let seqno = self.seqno;
-        self.seqno += 1;
-        let (mut op, mut pair) = (Op::Alloc { size, usable: None }, None);
-        if api.is_free() {
-            op = Op::Free;
-            if api.is_realloc() {
-                self.latest.insert(thread, Latest::Known(seqno));
-                pair = Some(seqno);
-            }
-        }
-        Step::Event(Event { seqno, ns, stamp, thread, op, api, addr: ptr, node, pair })
     }
 
     fn step(&mut self, head: Head, thread: ThreadNo, stamp: u64) -> Result<Option<Step>, TraceError> {
