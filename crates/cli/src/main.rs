@@ -3,6 +3,7 @@
 mod by_hand;
 mod dump;
 mod errors;
+mod findleaks;
 mod history;
 mod leaks;
 mod mdd;
@@ -60,11 +61,13 @@ enum Command {
     Errors(errors::Args),
     /// What each thread did
     Threads(threads::Args),
+    /// Blocks made in a range of events and never given back, as the article's script shows them
+    Findleaks(findleaks::Args),
     /// Print the path of the agent, for LD_PRELOAD by hand
     AgentPath,
     /// Dumps of an embedded target: eCos's commands, numbering, transfer
     Mdd(mdd::Args),
-    /// Make links by whose names this program runs as another (ecosmdd)
+    /// Make links by whose names this program runs as another (ecosmdd, findleaks)
     InstallLinks(mdd::Links),
     /// Print a completion script for a shell
     Completions(standing::Completions),
@@ -79,7 +82,7 @@ enum Command {
 pub(crate) static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libhighwater_agent.so"));
 
 fn main() -> ExitCode {
-    if let Some(code) = mdd::by_name() {
+    if let Some(code) = mdd::by_name().or_else(findleaks::by_name) {
         return code;
     }
     let cli = match Cli::try_parse() {
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::History(args) => output::finish(history::run(&args, colour)),
         Command::Errors(args) => output::finish(errors::run(&args, colour)),
         Command::Threads(args) => output::finish(threads::run(&args, colour)),
+        Command::Findleaks(args) => findleaks::run(&args),
         Command::AgentPath => by_hand::agent_path(),
         Command::Mdd(args) => mdd::run(&args),
         Command::InstallLinks(args) => output::finish(mdd::install_links(&args)),

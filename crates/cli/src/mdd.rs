@@ -59,10 +59,12 @@ pub fn install_links(args: &Links) -> anyhow::Result<()> {
     let me = std::env::current_exe().context("where is this program?")?;
     std::fs::create_dir_all(&args.folder)
         .with_context(|| format!("cannot make {}", args.folder.display()))?;
-    let link = args.folder.join("ecosmdd");
-    if std::fs::read_link(&link).ok().as_ref() != Some(&me) {
-        symlink(&me, &link).with_context(|| format!("cannot make {}", link.display()))?;
+    for name in ["ecosmdd", "findleaks"] {
+        let link = args.folder.join(name);
+        if std::fs::read_link(&link).ok().as_ref() != Some(&me) {
+            symlink(&me, &link).with_context(|| format!("cannot make {}", link.display()))?;
+        }
+        println!("{}", link.display());
     }
-    println!("{}", link.display());
     Ok(())
 }

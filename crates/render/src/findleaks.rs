@@ -52,8 +52,7 @@ mod tests {
     #[test]
     fn the_layout_is_the_scripts() {
         let block = |address, size| Survivor { seq: 1, address, size, tid: 1, stack: 0 };
-        let groups =
-            [StackGroup { stack: 0, bytes: 24, blocks: vec![block(0x10, 8), block(0x20, 16)] }];
+        let groups = [StackGroup { stack: 0, bytes: 24, blocks: vec![block(0x10, 8), block(0x20, 16)] }];
         let mut out = Vec::new();
         write(&mut out, &[0x10, 0x20, 0x30], &groups, |_| "\nf+0x1\n\n").unwrap();
         assert_eq!(
