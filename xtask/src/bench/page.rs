@@ -465,6 +465,10 @@ pub fn page(report: &Report) -> String {
         "## CPU added by everything, ns an event\n\n{}",
         own_table(report, LoadResult::added, false, 0)
     );
+    text.push_str(
+        "heaptrack's own symbol reading is in its figure, and weighs on short runs; its interpreter (1.4.0) dies of \
+         `std::bad_alloc` on micro-5x2, so it is left out there.\n\n",
+    );
     let _ = writeln!(
         text,
         "## Peak memory to native\n\nThe largest single process: for heaptrack often its interpreter, for highwater the \
