@@ -92,6 +92,96 @@ fn a_failed_write_leaves_a_valid_prefix_and_a_reason() {
     check_cut(&path, &story(5, 200, 4, 100), "large");
 }
 
+/// The child half of the next test: it runs where a small file system of its own is mounted.
+#[test]
+fn child_on_a_small_disk() {
+    let Some(folder) = std::env::var_os("HIGHWATER_TEST_SMALL_DISK") else { return };
+    let path = std::path::Path::new(&folder).join("t.hwt");
+    let story = story(5, 200, 4, 100);
+    let (failed, finished) = write_until_failure(&path, &story, options(Compression::Lz4));
+    let failed = failed.expect("the disk is smaller than the trace");
+    assert!(
+        matches!(&failed, TraceError::Write { source, .. } if source.kind() == std::io::ErrorKind::StorageFull),
+        "{failed:?}"
+    );
+    assert!(finished, "the end record has its room from the start");
+    check_cut(&path, &story, "No space left");
+    println!("the disk was full");
+}
+
+#[test]
+fn a_full_disk_leaves_a_valid_prefix_and_a_reason() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    // In a mount name space of its own, so that nothing is left whatever happens.
+    let mount = "mount -t tmpfs -o size=24k none \"$HIGHWATER_TEST_SMALL_DISK\"";
+    let inside = |command: String| {
+        Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", &command])
+            .arg(std::env::current_exe().expect("exe"))
+            .env("HIGHWATER_TEST_SMALL_DISK", dir.path())
+            .output()
+    };
+    if !inside(mount.to_owned()).is_ok_and(|output| output.status.success()) {
+        eprintln!("this system lets nobody mount: the test with a file size limit stands alone");
+        return;
+    }
+    let output =
+        inside(format!("{mount} && exec \"$0\" --exact child_on_a_small_disk --nocapture")).expect("run");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("the disk was full"), "{output:?}");
+}
+
+/// The child half of the next test: writes, says when it has flushed, and goes on.
+#[test]
+fn child_that_will_be_killed() {
+    let Some(path) = std::env::var_os("HIGHWATER_TEST_KILLED") else { return };
+    let mut writer = Writer::create(&path, &meta(), options(Compression::Zstd(1))).expect("create");
+    let mut encoders = vec![Encoder::default(); 64];
+    for (number, runs) in story(9, 300, 4, 100).iter().enumerate() {
+        for run in runs {
+            let (start, payload, events) = encode(&mut encoders[run.thread as usize], &run.records);
+            let block = EventBlock { thread: run.thread, events, start, payload: &payload };
+            writer.events(&block).expect("events");
+        }
+        writer.end_epoch().expect("epoch");
+        if number == 200 {
+            writer.flush().expect("flush");
+            println!("flushed");
+        }
+    }
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_killed_writer_loses_only_what_it_had_not_flushed() {
+    use std::io::{BufRead, BufReader};
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("t.hwt");
+    let mut child = Command::new(std::env::current_exe().expect("exe"))
+        .args(["--exact", "child_that_will_be_killed", "--nocapture"])
+        .env("HIGHWATER_TEST_KILLED", &path)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("spawn");
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+    let flushed = lines.any(|line| line.is_ok_and(|line| line.contains("flushed")));
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert!(flushed);
+    let trace = Trace::open(&path).expect("open");
+    assert!(trace.end().is_none());
+    let story = story(9, 300, 4, 100);
+    let whole = |epochs: &[Vec<Run>]| {
+        epochs.iter().flatten().flat_map(|run| &run.records).filter(|record| record.is_event()).count()
+    };
+    assert!(trace.event_count() >= whole(&story[..=200]) as u64);
+    let steps = all_steps(&trace);
+    assert_eq!(steps, expected_steps(&story, &trace)[..steps.len()]);
+    assert_eq!(trace.lost_events(), 0);
+}
+
 #[test]
 fn an_existing_file_is_kept() {
     let dir = tempfile::tempdir().expect("tempdir");
