@@ -15,22 +15,31 @@
 //! | [`own`] | `highwater.self/1`: the recorder's and the agent's own counters |
 //! | [`run_summary`] | the lines at the end of `highwater run` |
 //! | [`notices`] | what a reader must know first: damage, losses |
+//! | [`check`] | `highwater.check/1` |
+//! | [`gcc`], [`github`], [`junit`], [`sarif`] | leaks for editors and for CI |
+//! | [`place`] | where a site is, as those want it |
 //! | [`findleaks`] | the report of the article's `findleaks` script |
 //! | [`look`] | colours and width |
 //! | [`human`] | sizes, counts, times, long names |
 //! | [`json`] | the streaming JSON writer |
 
+pub mod check;
 pub mod dump;
 pub mod errors;
 pub mod findleaks;
+pub mod gcc;
+pub mod github;
 mod held;
 pub mod history;
 pub mod human;
 pub mod json;
+pub mod junit;
 pub mod look;
 pub mod notices;
 pub mod own;
+pub mod place;
 pub mod run_summary;
+pub mod sarif;
 pub mod sites;
 pub mod stats;
 pub mod threads;

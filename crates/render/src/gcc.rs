@@ -1,0 +1,46 @@
+//! Leaks as a compiler writes its errors, for editors that jump to them:
+//! `FILE:LINE: error: N bytes leaked here`, a line a site, most bytes first (the
+//! form that Basilisk's mtrace uses).
+
+use std::io::{self, Write};
+
+use highwater_query::Group;
+use highwater_query::stack::function_name;
+
+use crate::place;
+
+/// Writes the lines.
+///
+/// # Errors
+/// The output's.
+pub fn write<W: Write>(out: &mut W, groups: &[Group]) -> io::Result<()> {
+    for group in groups {
+        let Some(site) = group.stack.site() else {
+            writeln!(out, "[no stack]: error: {} bytes leaked here", group.bytes)?;
+            continue;
+        };
+        match (&site.file, site.line) {
+            (Some(file), Some(line)) => write!(out, "{file}:{line}")?,
+            (Some(file), None) => write!(out, "{file}")?,
+            (None, _) if site.module.is_empty() => write!(out, "{}", function_name(site))?,
+            // There is no line to go to; the function says at least something.
+            (None, _) => write!(out, "{}({})", place::module(site), function_name(site))?,
+        }
+        writeln!(out, ": error: {} bytes leaked here", group.bytes)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_line_is_what_a_compiler_would_write() {
+        let mut out = Vec::new();
+        super::write(&mut out, &crate::place::tests::groups()).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "/src/a dir/50%,x.cc:70: error: 300 bytes leaked here\n\
+             /usr/include/b.h:9: error: 30 bytes leaked here\n"
+        );
+    }
+}
