@@ -343,22 +343,24 @@ impl ColumnReader {
         if head_at >= self.end[HEAD] {
             return None;
         }
-        let header = match bytes.get(head_at..head_at + 2) {
-            Some(&[low, high]) => u32::from(low) | u32::from(high) << 8,
-            _ => return None,
-        };
-        let load = |at: usize, len: u32| -> Option<u64> {
-            let eight: [u8; 8] = bytes.get(at..at + 8)?.try_into().ok()?;
-            Some(u64::from_le_bytes(eight) & mask(len as usize))
-        };
+        // One look for all columns; no column begins or ends behind the slack.
+        let room = bytes.len().checked_sub(SLACK)?;
+        let outside = [head_at, ptr_at, size_at, node_at, time_at].map(|at| at > room);
+        if outside.iter().fold(false, |any, &outside| any | outside) {
+            return None;
+        }
+        // SAFETY: eight bytes from each of the five places on lie in `bytes`.
+        let word = |at: usize| u64::from_le(unsafe { bytes.as_ptr().add(at).cast::<u64>().read_unaligned() });
+        let header = word(head_at) as u32 & 0xffff;
+        let load = |at: usize, len: u32| word(at) & mask(len as usize);
         let ptr_len = header >> 2 & 7;
-        let delta = load(ptr_at, ptr_len)?;
+        let delta = load(ptr_at, ptr_len);
         let ptr = apply_pointer_delta(self.state.ptr, delta);
         let plain = match (header & 3) as u8 {
             TAG_ALLOC if header >> 14 != 3 => {
                 let (size_len, node_len, time_len) = (header >> 5 & 7, header >> 8 & 7, header >> 11 & 7);
                 let (size, node, time) =
-                    (load(size_at, size_len)?, load(node_at, node_len)?, load(time_at, time_len)?);
+                    (load(size_at, size_len), load(node_at, node_len), load(time_at, time_len));
                 self.at[HEAD] = head_at + 2;
                 self.at[SIZE] = size_at + size_len as usize;
                 self.at[NODE] = node_at + node_len as usize;
@@ -371,7 +373,7 @@ impl ColumnReader {
             TAG_FREE_FULL => {
                 let api = FREES[(header >> 11 & 31) as usize]?;
                 let (node_len, time_len) = (header >> 5 & 7, header >> 8 & 7);
-                let (node, time) = (load(node_at, node_len)?, load(time_at, time_len)?);
+                let (node, time) = (load(node_at, node_len), load(time_at, time_len));
                 self.at[HEAD] = head_at + 2;
                 self.at[NODE] = node_at + node_len as usize;
                 self.at[TIME] = time_at + time_len as usize;
@@ -382,7 +384,7 @@ impl ColumnReader {
             }
             TAG_FREE => {
                 let time_len = header >> 5 & 7;
-                let time = load(time_at, time_len)?;
+                let time = load(time_at, time_len);
                 self.at[HEAD] = head_at + 1;
                 self.at[TIME] = time_at + time_len as usize;
                 self.state.stamp = self.state.stamp.wrapping_add(time);

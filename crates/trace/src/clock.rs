@@ -80,7 +80,8 @@ impl Clock {
 
     /// A cursor for stamps that mostly rise.
     pub(crate) fn cursor(&self) -> ClockCursor<'_> {
-        ClockCursor { clock: self, line: Line { s0: 0, n0: 0, rate: 1 << SHIFT }, from: 1, to: 0 }
+        let line = Line { s0: 0, n0: 0, rate: 1 << SHIFT };
+        ClockCursor { clock: self, line, from: 1, to: 0, latest: None }
     }
 }
 
@@ -92,15 +93,24 @@ pub(crate) struct ClockCursor<'a> {
     /// The line holds for `from..=to`.
     from: u64,
     to: u64,
+    /// The latest stamp and its time: many records share one stamp.
+    latest: Option<(u64, u64)>,
 }
 
 impl ClockCursor<'_> {
     #[inline(always)]
     pub(crate) fn ns_of(&mut self, stamp: u64) -> u64 {
+        if let Some((latest, ns)) = self.latest
+            && stamp == latest
+        {
+            return ns;
+        }
         if stamp < self.from || stamp > self.to {
             self.seek(stamp);
         }
-        self.line.at(stamp)
+        let ns = self.line.at(stamp);
+        self.latest = Some((stamp, ns));
+        ns
     }
 
     #[cold]

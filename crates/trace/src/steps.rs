@@ -29,6 +29,17 @@ struct Key {
 
 impl Key {
     const END: Key = Key { epoch: u32::MAX, stamp: u64::MAX, thread: ThreadNo::MAX };
+
+    /// The greatest stamp with which a key of `like`'s epoch and thread is below
+    /// this one; `None` if there is none.
+    fn bound(self, like: Key) -> Option<u64> {
+        match (self.epoch, self.thread) {
+            (epoch, _) if like.epoch < epoch => Some(u64::MAX),
+            (epoch, _) if like.epoch > epoch => None,
+            (_, thread) if like.thread < thread => Some(self.stamp),
+            _ => self.stamp.checked_sub(1),
+        }
+    }
 }
 
 /// What a thread has next.
@@ -84,6 +95,9 @@ pub struct Steps<'a> {
     current: Option<usize>,
     /// The current cursor goes on while its key is below this.
     limit: Key,
+    /// The greatest effective stamp below `limit` in the current cursor's epoch;
+    /// `None` if there is none.
+    bound: Option<u64>,
     /// The group is cut: nothing from this key on is in order.
     barrier: Key,
     key: Key,
@@ -110,6 +124,7 @@ impl<'a> Steps<'a> {
             heap: BinaryHeap::new(),
             current: None,
             limit: Key::END,
+            bound: None,
             barrier: Key::END,
             key: Key::END,
             epoch: 0,
@@ -174,14 +189,13 @@ impl<'a> Steps<'a> {
         let plain = cursor.reader.plain(&cursor.raw)?;
         cursor.left -= 1;
         cursor.floor = cursor.floor.max(plain.stamp);
-        let (key, thread) = (cursor.key(), cursor.thread);
-        if key >= self.limit {
+        let thread = cursor.thread;
+        if Some(cursor.floor) > self.bound {
             cursor.head = Head::Record(record(plain));
-            self.key = key;
+            self.key = cursor.key();
             return None;
         }
-        self.epoch = key.epoch;
-        let ns = self.clock.ns_of(key.stamp);
+        let ns = self.clock.ns_of(cursor.floor);
         let Plain { stamp, ptr, size, node, api } = plain;
         let seqno = self.seqno;
         self.seqno += 1;
@@ -234,7 +248,9 @@ impl<'a> Steps<'a> {
             }
             let (head, thread, stamp) = (cursor.head, cursor.thread, self.key.stamp);
             cursor.head = Head::Unread;
+            // Both hold for all plain records that follow in this part.
             self.epoch = self.key.epoch;
+            self.bound = self.limit.bound(self.key);
             if let Some(step) = self.step(head, thread, stamp)? {
                 return Ok(Some(step));
             }
@@ -602,5 +618,27 @@ fn record(plain: Plain) -> Record {
         Record::Free { stamp, ptr, node, api }
     } else {
         Record::Alloc { stamp, ptr, size, usable: None, node, api, pair: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_the_greatest_stamp_below_a_key() {
+        let keys: Vec<Key> = (0..27u32)
+            .map(|i| Key { epoch: i % 3, stamp: u64::from(i / 3 % 3), thread: i / 9 })
+            .chain([Key::END, Key { stamp: u64::MAX, ..Key::END }])
+            .collect();
+        for &limit in &keys {
+            for &like in &keys {
+                let bound = limit.bound(like);
+                for stamp in (0..5).chain([u64::MAX - 1, u64::MAX]) {
+                    let key = Key { stamp, ..like };
+                    assert_eq!(Some(stamp) <= bound, key < limit, "{key:?} {limit:?}");
+                }
+            }
+        }
     }
 }
