@@ -84,6 +84,8 @@ void __real_free(void *ptr);
 #define LEAVE() ((void)0)
 #endif
 
+volatile unsigned char highwater_mdd_wrap_pass;
+
 static size_t actual_size(void *base, size_t bytes)
 {
 #if HIGHWATER_MDD_ACTUAL_SIZE
@@ -124,6 +126,8 @@ void *highwater_mdd_wrap_make(size_t size, size_t align, int zero, unsigned kind
 {
     size_t head = 0, bytes;
     void *base, *p = NULL;
+    if (highwater_mdd_wrap_pass)
+        return zero ? REAL_CALLOC(size) : align ? REAL_MEMALIGN(align, size) : REAL_MALLOC(size);
 #if HIGHWATER_MDD_GUARDS
     head = align > HIGHWATER_MDD_GUARD_HEAD ? align : HIGHWATER_MDD_GUARD_HEAD;
 #endif
@@ -146,6 +150,10 @@ void *highwater_mdd_wrap_make(size_t size, size_t align, int zero, unsigned kind
 
 void highwater_mdd_wrap_release(void *ptr, unsigned kind, void *caller, void *frame)
 {
+    if (highwater_mdd_wrap_pass) {
+        REAL_FREE(ptr);
+        return;
+    }
     LOCK();
     ptr = highwater_mdd_free(ptr, kind, caller, frame);
     ENTER();
@@ -159,6 +167,8 @@ static void *resize(void *ptr, size_t size, void *caller, void *frame)
     struct highwater_mdd_pending pending;
     void *base, *fresh, *p = NULL;
     size_t head = 0, bytes = size;
+    if (highwater_mdd_wrap_pass)
+        return REAL_REALLOC(ptr, size);
     if (!ptr)
         return highwater_mdd_wrap_make(size, 0, 0, HIGHWATER_MDD_REALLOC, caller, frame);
     if (!size) { /* newlib and glibc release it */

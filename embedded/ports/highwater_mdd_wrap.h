@@ -15,6 +15,10 @@
 void *highwater_mdd_wrap_make(size_t size, size_t align, int zero, unsigned kind, void *caller, void *frame);
 /* Releases one. */
 void highwater_mdd_wrap_release(void *ptr, unsigned kind, void *caller, void *frame);
+/* While this is not 0 the C heap's blocks pass through unseen: a port sets it around
+ * an allocator that takes its memory from malloc and whose blocks it records itself.
+ * No other thread may run meanwhile. */
+extern volatile unsigned char highwater_mdd_wrap_pass;
 
 #endif
 #endif

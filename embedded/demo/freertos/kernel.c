@@ -16,7 +16,11 @@
 
 #define TASKS 4
 #define SLOTS 12
+#ifdef NO_FREE /* heap_1 */
+#define OPS SLOTS
+#else
 #define OPS 150
+#endif
 #define STACK_WORDS 512
 
 static struct {
@@ -65,7 +69,12 @@ static uint32_t random_below(uint32_t *seed, uint32_t n)
 /* One line an operation: the test compares it with what the debug information says. */
 __attribute__((noinline)) void operate(unsigned task, uint32_t *seed)
 {
+#ifdef NO_FREE
+    static unsigned next[TASKS];
+    unsigned n = next[task]++;
+#else
     unsigned n = random_below(seed, SLOTS);
+#endif
     size_t size = slots[task][n].size;
     void *p = slots[task][n].p;
     if (p) {
@@ -74,10 +83,13 @@ __attribute__((noinline)) void operate(unsigned task, uint32_t *seed)
         return;
     }
     size = 1 + random_below(seed, 400);
+#ifndef NO_CALLOC /* heap_1, heap_3 */
     if (random_below(seed, 2)) {
-        p = pvPortMalloc(size); tell(task, " A pvPortMalloc", p, size, __LINE__);
-    } else {
         p = pvPortCalloc(1, size); tell(task, " A pvPortCalloc", p, size, __LINE__);
+    }
+#endif
+    if (!p) {
+        p = pvPortMalloc(size); tell(task, " A pvPortMalloc", p, size, __LINE__);
     }
     slots[task][n].p = p;
     slots[task][n].size = size;
@@ -109,8 +121,12 @@ void vApplicationIdleHook(void)
     if (done < TASKS)
         return;
     highwater_mdd_stacks_measure();
+#ifndef NO_FREE
     for (i = 0; i < TASKS; i++)
         vTaskDelete(tasks[i]);
+#else
+    (void)i;
+#endif
     finished();
     board_exit(0);
 }
@@ -136,6 +152,11 @@ void demo_assert_failed(int line)
 int main(void)
 {
     unsigned i;
+#ifdef REGIONS /* heap_5 */
+    static uint8_t memory[64000] __attribute__((aligned(8)));
+    const HeapRegion_t regions[] = {{memory, 20000}, {memory + 24000, 40000}, {NULL, 0}};
+    vPortDefineHeapRegions(regions);
+#endif
     for (i = 0; i < TASKS; i++) {
         char name[] = "worker0";
         TaskStatus_t status;

@@ -41,36 +41,58 @@ void highwater_mdd_freertos_free(void *ptr, size_t size, void *caller)
 }
 
 #ifndef HIGHWATER_MDD_FREERTOS_TRACE
+#ifdef HIGHWATER_MDD_FREERTOS_HEAP_3
+/* heap_3 takes its memory from malloc, which gcc_wrap.c would record a second time. It
+ * suspends the other tasks itself; the calls nest. */
+#include "highwater_mdd_wrap.h"
+#define BEGIN() (vTaskSuspendAll(), (void)(highwater_mdd_wrap_pass = 1))
+#define END() (highwater_mdd_wrap_pass = 0, (void)xTaskResumeAll())
+#else
+#define BEGIN() ((void)0)
+#define END() ((void)0)
+#endif
+
 void *__real_pvPortMalloc(size_t size);
-void *__real_pvPortCalloc(size_t n, size_t size);
+/* heap_1 and heap_3 have none */
+__attribute__((weak)) void *__real_pvPortCalloc(size_t n, size_t size);
 void __real_vPortFree(void *ptr);
 NOINLINE void *__wrap_pvPortMalloc(size_t size);
 NOINLINE void *__wrap_pvPortCalloc(size_t n, size_t size);
 NOINLINE void __wrap_vPortFree(void *ptr);
 
-NOINLINE void *__wrap_pvPortMalloc(size_t size)
+static void *made(void *p, size_t size, unsigned kind, void *caller, void *frame)
 {
-    void *p = __real_pvPortMalloc(size);
     if (p)
-        highwater_mdd_alloc(p, size, size, HIGHWATER_MDD_PVPORTMALLOC, HERE);
+        highwater_mdd_alloc(p, size, size, kind, caller, frame);
     else
         highwater_mdd_failed();
     return p;
+}
+
+NOINLINE void *__wrap_pvPortMalloc(size_t size)
+{
+    void *p;
+    BEGIN();
+    p = __real_pvPortMalloc(size);
+    END();
+    return made(p, size, HIGHWATER_MDD_PVPORTMALLOC, HERE);
 }
 
 NOINLINE void *__wrap_pvPortCalloc(size_t n, size_t size)
 {
-    void *p = __real_pvPortCalloc(n, size);
-    if (p)
-        highwater_mdd_alloc(p, n * size, n * size, HIGHWATER_MDD_PVPORTCALLOC, HERE);
-    else
-        highwater_mdd_failed();
-    return p;
+    void *p;
+    BEGIN();
+    p = __real_pvPortCalloc(n, size);
+    END();
+    return made(p, n * size, HIGHWATER_MDD_PVPORTCALLOC, HERE);
 }
 
 NOINLINE void __wrap_vPortFree(void *ptr)
 {
-    __real_vPortFree(highwater_mdd_free(ptr, HIGHWATER_MDD_VPORTFREE, HERE));
+    ptr = highwater_mdd_free(ptr, HIGHWATER_MDD_VPORTFREE, HERE);
+    BEGIN();
+    __real_vPortFree(ptr);
+    END();
 }
 #endif
 

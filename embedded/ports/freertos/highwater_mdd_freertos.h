@@ -9,8 +9,11 @@
  * 1. by the linker (any heap_N; sizes as asked for):
  *      -Wl,--wrap=pvPortMalloc,--wrap=pvPortCalloc,--wrap=vPortFree
  *    with highwater_mdd_freertos.c. heap_4's pvPortCalloc calls pvPortMalloc
- *    inside one object, where the linker cannot see it, so wrap both.
- * 2. by the trace macros (no linker option; sizes as the heap uses them):
+ *    inside one object, where the linker cannot see it, so wrap both. heap_3 calls
+ *    malloc: where gcc_wrap.c is linked too, add -DHIGHWATER_MDD_FREERTOS_HEAP_3,
+ *    and a block is recorded once, as pvPortMalloc's.
+ * 2. by the trace macros (no linker option; sizes as the heap uses them; with heap_3
+ *    only where malloc is not wrapped):
  *    at the end of FreeRTOSConfig.h
  *      #include "highwater_mdd_freertos_trace.h"
  *

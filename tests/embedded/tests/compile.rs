@@ -129,6 +129,7 @@ fn the_ports_compile_against_the_documented_interfaces_of_their_kernels() {
         for (system, extra) in [
             ("freertos", ""),
             ("freertos", "-DHIGHWATER_MDD_FREERTOS_TRACE"),
+            ("freertos", "-DHIGHWATER_MDD_FREERTOS_HEAP_3"),
             ("ecos", ""),
             ("zephyr", ""),
             ("zephyr", "-DHIGHWATER_MDD_ZEPHYR_WRAP"),

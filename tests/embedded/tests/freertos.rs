@@ -8,6 +8,8 @@ use highwater_tests_embedded::freertos;
 use highwater_tests_embedded::session::*;
 use tempfile::tempdir;
 
+const WRAP: &str = "-Wl,--wrap=pvPortMalloc,--wrap=pvPortCalloc,--wrap=vPortFree";
+
 /// What the tasks told: thread, event, address, size, line.
 type Told = (String, String, u64, u64, String);
 
@@ -51,19 +53,19 @@ fn run(firmware: &Firmware, folder: &Path) -> (Vec<Told>, Vec<Told>) {
     let elf = firmware.link(folder, "kernel.elf");
     let commands = "break finished\nmdd_watch_overflow\ncontinue\nmdd_dump";
     let text = session(Target::Nano, folder, &elf, commands);
-    assert!(dump_files(folder).len() > 3, "{text}");
+    assert!(!dump_files(folder).is_empty(), "{text}");
     (told(&folder.join("console")), recorded(&elf, folder))
 }
 
 #[test]
 fn every_task_is_told_by_name_and_its_history_is_what_it_did() {
     let folder = tempdir().unwrap();
-    let kernel = freertos::kernel(folder.path());
-    let firmware = freertos::firmware(&kernel)
+    let Some(kernel) = freertos::kernel(folder.path()) else { return };
+    let firmware = freertos::firmware(&kernel, 4)
         .set("HISTORY=1")
         .set("HISTORY_RECORDS=64")
         .set("STACKS=4")
-        .app_with("-Wl,--wrap=pvPortMalloc,--wrap=pvPortCalloc,--wrap=vPortFree");
+        .app_with(WRAP);
     let (told, recorded) = run(&firmware, folder.path());
     let of = |all: &[Told], name: &str| all.iter().filter(|t| t.0 == name).cloned().collect::<Vec<_>>();
     for task in 0..4 {
@@ -85,6 +87,7 @@ fn every_task_is_told_by_name_and_its_history_is_what_it_did() {
     assert_eq!(recorded.len(), 4 * 150 + 10 + 8);
 
     let dumps = dump_files(folder.path());
+    assert!(dumps.len() > 3, "the ring overflowed");
     let last = &flawless(&dumps)[dumps.len() - 1];
     assert_eq!((last.tick_hz, last.counters.foreign), (1000, 0));
     assert!(last.live.iter().filter_map(|b| b.made.time).max() > Some(20), "ticks went by");
@@ -95,8 +98,8 @@ fn every_task_is_told_by_name_and_its_history_is_what_it_did() {
 #[test]
 fn the_kernels_trace_macros_serve_as_well_as_the_linker() {
     let folder = tempdir().unwrap();
-    let kernel = freertos::kernel(folder.path());
-    let firmware = freertos::firmware(&kernel).set("HISTORY=1").set("HISTORY_RECORDS=64");
+    let Some(kernel) = freertos::kernel(folder.path()) else { return };
+    let firmware = freertos::firmware(&kernel, 4).set("HISTORY=1").set("HISTORY_RECORDS=64");
     let firmware = firmware.set("STACKS=4").set("FREERTOS_TRACE").with("-fno-inline");
     let (told, recorded) = run(&firmware, folder.path());
     for task in 0..4 {
@@ -116,5 +119,31 @@ fn the_kernels_trace_macros_serve_as_well_as_the_linker() {
                 same => assert_eq!((same, &told.4), (found.1.as_str(), &found.4)),
             }
         }
+    }
+}
+
+#[test]
+fn the_kernels_other_heaps_are_recorded_too() {
+    let folder = tempdir().unwrap();
+    let Some(kernel) = freertos::kernel(folder.path()) else { return };
+    // heap_3 is malloc's, which is wrapped as well: each block once all the same
+    for (heap, options) in [
+        (1, &["-DNO_FREE", "-DNO_CALLOC"][..]),
+        (2, &[]),
+        (3, &["-DNO_CALLOC", "-DHIGHWATER_MDD_FREERTOS_HEAP_3"]),
+        (5, &["-DREGIONS"]),
+    ] {
+        let folder = tempdir().unwrap();
+        let firmware = freertos::firmware(&kernel, heap).set("HISTORY=1").set("STACKS=4").app_with(WRAP);
+        let firmware = options.iter().fold(firmware, |f, o| f.with(o));
+        let (told, recorded) = run(&firmware, folder.path());
+        assert!(told.len() >= 4 * 12);
+        for task in 0..4 {
+            let name = format!("worker{task}");
+            let of = |all: &[Told]| all.iter().filter(|t| t.0 == name).cloned().collect::<Vec<_>>();
+            assert_eq!(of(&told), of(&recorded), "heap_{heap}");
+        }
+        let dump = &flawless(&dump_files(folder.path()))[0];
+        assert_eq!(dump.counters.foreign, 0, "heap_{heap}");
     }
 }

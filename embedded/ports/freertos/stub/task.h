@@ -15,5 +15,7 @@ BaseType_t xTaskGetSchedulerState(void);
 TaskHandle_t xTaskGetCurrentTaskHandle(void);
 char *pcTaskGetName(TaskHandle_t task);
 TickType_t xTaskGetTickCountFromISR(void);
+void vTaskSuspendAll(void);
+BaseType_t xTaskResumeAll(void);
 
 #endif
