@@ -1,5 +1,6 @@
 //! A `no_std` program in Rust, its heap recorded by the C agent.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,6 +9,8 @@ use highwater_interchange::mddout::merge;
 use highwater_tests_embedded::session::*;
 use highwater_tests_embedded::told::*;
 use highwater_tests_embedded::{child, rust};
+use highwater_trace::Trace;
+use highwater_trace::model::{Op, Step};
 use tempfile::tempdir;
 
 /// Runs the program; its console is in `folder/console`, its dump in `folder/rust.mddout`.
@@ -59,6 +62,34 @@ fn boxes_vectors_and_maps_are_recorded_with_kind_size_and_line() {
     assert!(dump.live.iter().all(|b| (dump.heaps[0].start..dump.heaps[0].end).contains(&b.ptr)));
     assert_eq!(dump.threads[0].name, "consume");
     assert_eq!(dump.counters.foreign, 0, "every release is of a block that was recorded");
+}
+
+#[test]
+fn as_a_trace_no_release_is_a_mismatch() {
+    let folder = tempdir().unwrap();
+    let program = rust::link(folder.path(), &["HISTORY=1"]);
+    run(folder.path(), &program);
+    let trace = folder.path().join("rust.hwt");
+    let files = [&program, &folder.path().join("rust.mddout"), Path::new("-o"), &trace];
+    let (status, _, err) = mdd(&["import"], &files);
+    assert_eq!(status, 0, "{err}");
+    let trace = Trace::open(&trace).unwrap();
+    let mut steps = trace.steps();
+    let (mut made, mut released) = (HashMap::new(), 0);
+    while let Some(step) = steps.next().unwrap() {
+        let Step::Event(event) = step else { continue };
+        match event.op {
+            Op::Alloc { .. } => {
+                made.insert(event.addr, event.api);
+            }
+            Op::Free => {
+                let api = made.remove(&event.addr).unwrap();
+                assert!(api.matches(event.api), "{api:?} {:?}", event.api);
+                released += 1;
+            }
+        }
+    }
+    assert!(released > 50 && !made.is_empty(), "{released}");
 }
 
 #[test]

@@ -99,8 +99,16 @@ impl Stream {
 }
 
 /// The entry point; allocators of the program's own are `user_alloc` and `user_free`.
-fn api(kind: u8, free: bool) -> ApiKind {
-    let own = if free { ApiKind::UserFree } else { ApiKind::UserAlloc };
+/// Rust's are of malloc's family: their blocks go through realloc.
+fn api(dump: &Dump, kind: u8, free: bool) -> ApiKind {
+    let name = kind.checked_sub(64).and_then(|own| dump.kind_names.get(usize::from(own)));
+    let own = match (name.map(String::as_str), free) {
+        (Some("alloc()"), false) => ApiKind::Malloc,
+        (Some("alloc_zeroed()"), false) => ApiKind::Calloc,
+        (Some("dealloc()"), true) => ApiKind::Free,
+        (_, false) => ApiKind::UserAlloc,
+        (_, true) => ApiKind::UserFree,
+    };
     ApiKind::from_u8(kind).filter(|api| api.is_free() == free).unwrap_or(own)
 }
 
@@ -177,11 +185,11 @@ pub fn import(
         let node = stacks.of(&trusted, exact && room_left);
         let stream = streams.entry(event.thread.unwrap_or(0)).or_default();
         if ended.is_some() {
-            let api = api(event.kind, true);
+            let api = api(last, event.kind, true);
             // SAFETY: `push` hands out MAX_RECORD bytes.
             stream.push(now, |e, at| unsafe { e.free(at, now, block.ptr, node, api) });
         } else {
-            let api = api(event.kind, false);
+            let api = api(last, event.kind, false);
             let pair = event.flags & flag::PAIR != 0 && api.is_realloc();
             // SAFETY: `push` hands out MAX_RECORD bytes.
             stream.push(now, |e, at| unsafe {
