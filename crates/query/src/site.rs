@@ -46,6 +46,45 @@ const FORWARDERS: &[&str] = &[
     "xrealloc",
     "xstrdup",
     "xstrndup",
+    "safe_malloc",
+    "safe_calloc",
+    "safe_realloc",
+    // Interpreters and databases: their own names for malloc
+    "Perl_safesysmalloc",
+    "Perl_safesyscalloc",
+    "Perl_safesysrealloc",
+    "_PyMem_RawMalloc",
+    "_PyMem_RawCalloc",
+    "_PyMem_RawRealloc",
+    "PyMem_RawMalloc",
+    "PyMem_RawCalloc",
+    "PyMem_RawRealloc",
+    "PyMem_Malloc",
+    "PyMem_Calloc",
+    "PyMem_Realloc",
+    "PyObject_Malloc",
+    "PyObject_Calloc",
+    "PyObject_Realloc",
+    "_PyObject_Malloc",
+    "_PyObject_Calloc",
+    "_PyObject_Realloc",
+    "_PyObject_GC_New",
+    "_PyObject_GC_NewVar",
+    "_PyObject_GC_Malloc",
+    "gc_alloc",
+    "sqlite3MemMalloc",
+    "sqlite3MemRealloc",
+    "sqlite3Malloc",
+    "sqlite3Realloc",
+    "sqlite3_malloc",
+    "sqlite3_malloc64",
+    "sqlite3_realloc",
+    "sqlite3_realloc64",
+    "sqlite3MallocZero",
+    "sqlite3DbMallocRaw",
+    "sqlite3DbMallocRawNN",
+    "sqlite3DbMallocZero",
+    "sqlite3DbRealloc",
     // GLib
     "g_malloc",
     "g_malloc0",
@@ -180,10 +219,11 @@ pub fn choose(frames: &[Frame]) -> usize {
     // All of it is library code (a runtime's own start-up): the innermost frame
     // that does more than hand memory on.
     let named = |frame: &Frame| {
-        function(frame).is_some_and(|function| {
-            let bare = bare_name(function);
-            !is_forwarder(&bare) && !bare.starts_with("operator ")
-        })
+        !is_pseudo(frame)
+            && function(frame).is_none_or(|function| {
+                let bare = bare_name(function);
+                !is_forwarder(&bare) && !bare.starts_with("operator ")
+            })
     };
     frames.iter().position(named).unwrap_or(0)
 }

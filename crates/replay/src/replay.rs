@@ -348,6 +348,7 @@ impl Replay {
             self.epoch_seqno = event.seqno;
         }
         let thread = self.thread(event.thread);
+        self.peak.tick(thread, event.stamp);
         let kind = if event.op == Op::Free { Kind::Free } else { Kind::Alloc };
         let at = self.log.push(event.addr, thread, family(event.api as u8), kind);
         let api = event.api as usize & 63;
