@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use highwater_interchange::mddout::merge;
 use highwater_tests_embedded::session::*;
@@ -90,6 +91,22 @@ fn as_a_trace_no_release_is_a_mismatch() {
         }
     }
     assert!(released > 50 && !made.is_empty(), "{released}");
+}
+
+#[test]
+fn gdb_dumps_a_rust_program_in_the_middle_of_rust() {
+    let folder = tempdir().unwrap();
+    let program = rust::link(folder.path(), &["HISTORY=1"]);
+    let commands = format!(
+        "file {}\nset startup-with-shell off\nbreak highwater_mdd_posix_dump\nrun\nup\nshow language\n\
+         with language c -- mdd_dump\ncontinue",
+        program.to_str().unwrap()
+    );
+    let text = child::run(&mut debugger("gdb", folder.path(), &commands), Duration::from_secs(40)).text;
+    assert!(text.contains("currently rust"), "{text}");
+    let dumps = flawless(&[folder.path().join("mddout.0"), folder.path().join("rust.mddout")]);
+    assert_eq!(dumps[0].live, dumps[1].live, "{text}");
+    assert!(!dumps[0].history.is_empty() && dumps[1].history.is_empty(), "GDB took the ring");
 }
 
 #[test]
