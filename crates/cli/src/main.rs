@@ -1,6 +1,7 @@
 //! The `highwater` command: one file a subcommand, no logic of its own.
 
 mod by_hand;
+mod check;
 mod dump;
 mod errors;
 mod findleaks;
@@ -61,6 +62,8 @@ enum Command {
     Errors(errors::Args),
     /// What each thread did
     Threads(threads::Args),
+    /// Limits for CI: exit 1 when the recording exceeds one
+    Check(check::Args),
     /// Blocks made in a range of events and never given back, as the article's script shows them
     Findleaks(findleaks::Args),
     /// Print the path of the agent, for LD_PRELOAD by hand
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Command::History(args) => output::finish(history::run(&args, colour)),
         Command::Errors(args) => output::finish(errors::run(&args, colour)),
         Command::Threads(args) => output::finish(threads::run(&args, colour)),
+        Command::Check(args) => check::run(&args, colour),
         Command::Findleaks(args) => findleaks::run(&args),
         Command::AgentPath => by_hand::agent_path(),
         Command::Mdd(args) => mdd::run(&args),

@@ -76,6 +76,13 @@ fn is_of(frame: &Frame, modules: &[&str]) -> bool {
     modules.iter().any(|prefix| module.starts_with(prefix))
 }
 
+/// Is this the function that users know as `known`? Debug information has libc's
+/// functions under their inner names, `__GI_setlocale` or `__setlocale`.
+fn is_named(inner: &str, known: &str) -> bool {
+    let inner = inner.strip_prefix("__GI_").unwrap_or(inner);
+    inner.trim_start_matches('_') == known.trim_start_matches('_')
+}
+
 /// The residue that this stack's blocks are, if they are one.
 pub fn of(stack: &Stack) -> Option<Residue> {
     let mut frames = stack
@@ -94,7 +101,8 @@ pub fn of(stack: &Stack) -> Option<Residue> {
         if !is_of(frame, LOADER) && !is_of(frame, RUNTIME) {
             return None;
         }
-        if is_of(frame, RUNTIME) && function(frame).is_some_and(|name| LIBC_KEEPS.contains(&name)) {
+        let kept = |name: &str| LIBC_KEEPS.iter().any(|known| is_named(name, known));
+        if is_of(frame, RUNTIME) && function(frame).is_some_and(kept) {
             return Some(Residue::Libc);
         }
     }
@@ -132,6 +140,8 @@ mod tests {
     fn the_runtimes_own_blocks_are_known() {
         let stdio = stack(&[("_IO_file_doallocate", LIBC), ("puts", LIBC), ("main", APP)]);
         assert_eq!(of(&stdio), Some(Residue::Libc));
+        let inner = stack(&[("__GI__IO_file_doallocate", LIBC), ("__GI__IO_puts", LIBC), ("main", APP)]);
+        assert_eq!(of(&inner), Some(Residue::Libc));
         let pool = stack(&[("[unknown]", CXX), ("call_init", LD), ("_dl_init", LD)]);
         assert_eq!(of(&pool), Some(Residue::Runtime));
         let tls =
