@@ -1,7 +1,7 @@
 //! `highwater dump`
 
 use anyhow::anyhow;
-use highwater_query::SortKey;
+use highwater_query::SortOrder;
 use highwater_query::filter::Subject;
 
 use crate::output::{self, Colour};
@@ -26,7 +26,8 @@ pub struct Args {
     /// Only blocks with KEY=VALUE; may be repeated
     #[arg(short = 'F', value_name = "KEY=VALUE")]
     filter: Vec<String>,
-    /// Sort keys, the first counts most: ptr, size, seqno, time, thread, api, stack
+    /// Sort keys, the first counts most: ptr, size, seqno, time, thread, api, stack;
+    /// or letters: p ptr, n size, s seqno, a api, t thread, capitals descending
     #[arg(short = 'S', value_name = "KEYS", default_value = "ptr")]
     sort: String,
     /// Reverse the order
@@ -40,7 +41,7 @@ pub struct Args {
 /// Blocks alive at an instant.
 pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     let filter = trace::filter(&args.filter)?;
-    let keys = SortKey::list(&args.sort).map_err(|reason| anyhow!("-S {}: {reason}", args.sort))?;
+    let keys = SortOrder::list(&args.sort).map_err(|reason| anyhow!("-S {}: {reason}", args.sort))?;
     let mut session = args.trace.open()?;
     let until = trace::instant(&mut session, &args.at)?;
     let mut replay = session.replay_until(until)?;

@@ -38,6 +38,10 @@ pub struct Filter {
     pub file: Option<String>,
     /// A module of the stack.
     pub module: Option<String>,
+    /// The function, file or module of the site.
+    pub site: Option<String>,
+    /// A function, file or module of the stack.
+    pub stack: Option<String>,
 }
 
 /// What is filtered.
@@ -98,6 +102,8 @@ impl Filter {
             "function" => self.function = pattern(),
             "file" => self.file = pattern(),
             "module" => self.module = pattern(),
+            "site" => self.site = pattern(),
+            "stack" => self.stack = pattern(),
             "size_min" => self.size_min = Some(bytes()?),
             "size_max" => self.size_max = Some(bytes()?),
             "ptr_min" => self.ptr_min = Some(bytes()?),
@@ -109,7 +115,7 @@ impl Filter {
             _ => {
                 return Err(format!(
                     "`{key}` is no filter: there are thread, size_min, size_max, seqno_min, seqno_max, \
-                     time_min, time_max, ptr_min, ptr_max, api, function, file and module"
+                     time_min, time_max, ptr_min, ptr_max, api, function, file, module, site and stack"
                 ));
             }
         }
@@ -140,7 +146,10 @@ impl Filter {
     }
 
     fn fits_stack(&self, node: NodeId, session: &mut Session) -> bool {
-        if self.function.is_none() && self.file.is_none() && self.module.is_none() {
+        if [&self.function, &self.file, &self.module, &self.site, &self.stack]
+            .into_iter()
+            .all(Option::is_none)
+        {
             return true;
         }
         let stack = session.stack(node);
@@ -149,7 +158,16 @@ impl Filter {
                 stack.frames.iter().filter_map(of).any(|text| glob::matches(pattern, text))
             })
         };
-        any(&self.function, crate::stack::function)
+        let somewhere = |pattern: &str, frame: &crate::Frame| {
+            let texts = [crate::stack::function(frame), frame.file.as_deref(), Some(&*frame.module)];
+            texts.into_iter().flatten().any(|text| glob::matches(pattern, text))
+        };
+        self.site.as_deref().is_none_or(|pattern| stack.site().is_some_and(|frame| somewhere(pattern, frame)))
+            && self
+                .stack
+                .as_deref()
+                .is_none_or(|pattern| stack.frames.iter().any(|frame| somewhere(pattern, frame)))
+            && any(&self.function, crate::stack::function)
             && any(&self.file, |frame| frame.file.as_deref())
             && any(&self.module, |frame| Some(&frame.module))
     }
@@ -207,10 +225,23 @@ mod tests {
             "function=main",
             "file=*.c",
             "module=app",
+            "site=parse",
+            "site=parse.c",
+            "stack=main",
+            "stack=*/app",
         ] {
             assert!(filter(yes).passes(&subject, &mut session), "{yes}");
         }
-        for no in ["size_min=101", "api=new", "thread=1", "function=load", "time_min=2", "file=*.cc"] {
+        for no in [
+            "size_min=101",
+            "api=new",
+            "thread=1",
+            "function=load",
+            "time_min=2",
+            "file=*.cc",
+            "site=main",
+            "stack=load",
+        ] {
             assert!(!filter(no).passes(&subject, &mut session), "{no}");
         }
         let unknown = Subject { size: None, ..subject };

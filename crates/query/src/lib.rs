@@ -31,6 +31,6 @@ pub use filter::Filter;
 pub use group::{By, Group, Item};
 pub use instant::Instant;
 pub use session::{Facts, QueryError, Session, SessionOptions};
-pub use sort::SortKey;
+pub use sort::{SortKey, SortOrder};
 pub use stack::{Frame, Stack};
 pub use summary::{Nothing, Stats};
