@@ -37,7 +37,7 @@ fn findleaks_by_its_own_name_says_what_is_missing_in_the_scripts_words() {
         (&["-b", "1", "-e", "2"], "Please specify an input memory file (-f)\n"),
     ] {
         let ended = Child::new(&link).args(args).run().expect_code(2);
-        assert_eq!((ended.stdout(), ended.stderr()), (String::new().into(), message.into()), "{args:?}");
+        assert_eq!((ended.stdout(), ended.stderr()), (String::new(), message.into()), "{args:?}");
     }
     let ended = Child::new(&link).args(["-b", "2968", "-e", "3511", "-f", file]).run().expect_code(0);
     assert!(ended.stdout().contains("Found 2 stacks\n"));
@@ -150,6 +150,9 @@ fn a_suppression_hides_what_fits_and_is_told() {
     std::fs::write(&all, leaks(&recorded, &["--gen-suppressions"]).stdout()).unwrap();
     let none = leaks(&recorded, &["--format", "gcc", "--suppressions", all.to_str().unwrap()]);
     assert_eq!(none.stdout(), "");
+    let text = leaks(&recorded, &["--suppressions", all.to_str().unwrap()]);
+    assert_eq!(text.stdout(), "no leaks: all that is live at the end is suppressed\n");
+    assert!(text.stderr().contains("suppressed; --show-suppressed lists them"), "{}", text.stderr());
 
     std::fs::write(&all, "leak:a\nnonsense\n").unwrap();
     let bad =

@@ -134,6 +134,12 @@ fn write(
     let mut out = output::stdout();
     let groups = &leaks.groups;
     match format {
+        Format::Text if args.show_suppressed && groups.is_empty() => {
+            writeln!(out, "nothing that is live at the end is suppressed")?;
+        }
+        Format::Text if groups.is_empty() && leaks.hidden().blocks > 0 => {
+            writeln!(out, "no leaks: all that is live at the end is suppressed")?;
+        }
         Format::Text => {
             sites::leaks_text(&mut out, &colour.stdout(), session, stats, groups, args.by, args.limit)?;
         }
