@@ -180,7 +180,7 @@ impl Thread {
     #[inline(always)]
     pub fn alloc_at(&mut self, node: NodeId, ptr: u64, size: u64, api: ApiKind, pair: bool) {
         let usable = if self.options & OPT_USABLE != 0 { usable(ptr) } else { None };
-        let stamp = self.stamp(true);
+        let stamp = self.stamp();
         self.write_alloc(stamp, ptr, size, node, api, usable, pair);
     }
 
@@ -188,7 +188,7 @@ impl Thread {
     #[inline(always)]
     pub fn free(&mut self, caller: Caller, ptr: u64, api: ApiKind) -> NodeId {
         let node = if self.options & OPT_FREE_STACKS != 0 { self.node(Kind::Free, caller) } else { 0 };
-        let stamp = self.stamp(false);
+        let stamp = self.stamp();
         self.write_free(stamp, ptr, node, api);
         node
     }
@@ -197,7 +197,7 @@ impl Thread {
     #[cold]
     pub fn special(&mut self, kind: SpecialKind, fields: &[u64]) {
         let mut words = [0u64; 8];
-        words[0] = self.stamp(true);
+        words[0] = self.stamp();
         let count = fields.len().min(7);
         words[1..=count].copy_from_slice(&fields[..count]);
         if self.room() {
@@ -276,7 +276,7 @@ pub fn realloc(
             Access::Free(thread) => {
                 thread.begin(caller);
                 let stack = thread.node(Kind::Alloc, caller);
-                let stamp = thread.stamp(false);
+                let stamp = thread.stamp();
                 let shown = if thread.options & OPT_FREE_STACKS != 0 { stack } else { 0 };
                 thread.write_free(stamp, old, shown, free_api);
                 thread.end();

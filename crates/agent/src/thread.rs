@@ -286,18 +286,15 @@ impl Thread {
     /// order, and reading the clock is half of what an event costs: it is read
     /// when the recorder has ticked since the last reading, and every sixteenth
     /// event.
-    ///
-    /// `after` says that the real operation is already done: then the reading
-    /// must not run ahead of it.
     #[inline(always)]
-    pub fn stamp(&mut self, after: bool) -> u64 {
+    pub fn stamp(&mut self) -> u64 {
         // SAFETY: the header stays mapped.
         let tick = unsafe { (*self.tick).load(Relaxed) };
         let several = SEVERAL.load(Relaxed) != 0;
         if self.stamp_credit == 0 || tick != self.stamp_tick || several {
             self.stamp_tick = tick;
             self.stamp_credit = STAMP_CREDIT;
-            self.stamp = if after && several { arch::stamp_after() } else { arch::stamp() };
+            self.stamp = if several { arch::fenced_stamp() } else { arch::stamp() };
         }
         self.stamp_credit = self.stamp_credit.saturating_sub(1);
         self.stamp

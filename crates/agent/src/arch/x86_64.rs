@@ -56,9 +56,11 @@ pub fn stamp() -> u64 {
 }
 
 /// The stamp, read after everything before it is done. The processor may
-/// otherwise read the counter hundreds of nanoseconds early.
+/// otherwise read the counter hundreds of nanoseconds early: even before it
+/// knows which block another thread has handed over, so that the free of that
+/// block would seem to come before its allocation.
 #[inline(always)]
-pub fn stamp_after() -> u64 {
+pub fn fenced_stamp() -> u64 {
     // SAFETY: as stamp(); lfence is part of SSE2.
     unsafe {
         core::arch::x86_64::_mm_lfence();
