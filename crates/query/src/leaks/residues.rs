@@ -55,6 +55,7 @@ const LIBC_KEEPS: &[&str] = &[
     "setenv",
     "putenv",
     "clearenv",
+    "__add_to_environ",
     "atexit",
     "__cxa_atexit",
     "__cxa_at_quick_exit",
