@@ -226,7 +226,7 @@ fn what_is_no_trace_is_told_by_name() {
 }
 
 #[test]
-fn a_newer_version_is_refused() {
+fn other_versions_are_refused() {
     let dir = tempfile::tempdir().expect("tempdir");
     let (path, mut bytes, _) = small(dir.path());
     bytes[8..12].copy_from_slice(&9u32.to_le_bytes());
@@ -237,4 +237,12 @@ fn a_newer_version_is_refused() {
     let newest = highwater_trace::FORMAT_VERSION;
     let want = format!("written by format version 9; this highwater reads up to {newest}; upgrade");
     assert!(error.contains(&want), "{error}");
+    // Version 1 had other event blocks and was never released.
+    let mut bytes = fs::read(&path).expect("read");
+    bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..28]);
+    bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+    fs::write(&path, bytes).expect("write");
+    let error = Trace::open(&path).expect_err("older").to_string();
+    assert!(error.contains("before the first release"), "{error}");
 }
