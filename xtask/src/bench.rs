@@ -161,7 +161,7 @@ pub fn bench(args: &[String]) -> anyhow::Result<bool> {
         load_average: (load_before, page::load_average()),
         seconds: start.elapsed().as_secs_f64(),
     };
-    let text = page::page(&report);
+    let mut text = page::page(&report);
     print!("{text}");
     let json = dir.join("performance.json");
     fs::write(&json, serde_json::to_string_pretty(&page::json(&report))?)
@@ -169,6 +169,11 @@ pub fn bench(args: &[String]) -> anyhow::Result<bool> {
     eprintln!("xtask: every run is in {}", json.display());
     if options.is_full() {
         let file = root.join("docs/performance.md");
+        // Why a target is missed is found by looking, not by measuring: a person keeps it there.
+        if let Ok(reasons) = fs::read_to_string(root.join("benches/reasons.md")) {
+            text.push('\n');
+            text.push_str(&reasons);
+        }
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         eprintln!("xtask: wrote {}", file.display());
     }
