@@ -216,3 +216,19 @@ fn allocators_under_a_prefix_are_recorded_where_a_library_exports_them() {
     }
     assert_eq!(number(&stats["errors"], "mismatched"), 0, "{stats:#}");
 }
+
+#[test]
+fn a_block_that_another_thread_has_just_made_is_not_freed_before_it_was_made() {
+    // The clock was once read before the processor knew which block had been
+    // handed over: the free seemed to come first, and the next one twice.
+    let program = Program::new("exchange.c").flags(&["-O2", "-pthread"]).build();
+    for _ in 0..3 {
+        let recorded = record(&program, ["200000"]).expect_code(0);
+        let stats = recorded.stats();
+        assert_eq!(number(&stats["errors"], "double_free"), 0, "{stats:#}");
+        assert_eq!(number(&stats, "foreign_frees"), 0, "{stats:#}");
+        assert_eq!(number(&stats, "missing_frees"), 0, "{stats:#}");
+        // The tables that the C library makes for the four threads.
+        assert_eq!(number(&stats, "live_blocks"), 4, "{stats:#}");
+    }
+}
