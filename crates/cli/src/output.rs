@@ -88,10 +88,23 @@ pub fn finish(result: anyhow::Result<()>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("{error:#}"));
+            say(&in_one_line(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error and its causes, without those that the line tells already.
+fn in_one_line(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |line, cause| {
+        if line.is_empty() {
+            cause
+        } else if line.contains(&cause) {
+            line
+        } else {
+            format!("{line}: {cause}")
+        }
+    })
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

@@ -74,7 +74,9 @@ impl Stats {
             duration_ns: totals.last_ns,
             stalled_ns: totals.stalled_ns,
             threads: replay.threads().len() as u64,
-            dropped: totals.dropped.saturating_add(facts.lost_events),
+            // What is lost in a damaged block stands in the stream as dropped there:
+            // the two count the same events.
+            dropped: totals.dropped.max(facts.lost_events),
             totals,
             ..Stats::default()
         };
@@ -95,7 +97,8 @@ impl Stats {
         if let Some(end) = &facts.end {
             stats.duration_ns = end.duration_ns.max(stats.totals.last_ns);
             stats.stalled_ns = stats.stalled_ns.max(end.stalled_ns);
-            stats.dropped = stats.dropped.max(end.dropped.saturating_add(facts.lost_events));
+            // The end counts what never came into the stream.
+            stats.dropped = stats.dropped.saturating_add(end.dropped);
             stats.ended = end.how;
             stats.code = end.code;
             if let Some(cut) = &end.cut {

@@ -171,28 +171,10 @@ fn record(
     let mut number = 0;
     loop {
         // Until an agent attaches, or the process ends without one.
-        let ended = wait_for_agent(&memory, pid);
-        if let Some((status, usage)) = ended {
+        if let Some((status, usage)) = wait_for_agent(&memory, pid) {
             signals::no_bell();
-            let unrecorded = Some(images.last().map_or(path.clone(), |i| i.exe.clone()));
-            if memory.header().agent.state.load(Acquire) == AGENT_ABSENT {
-                return Ok(outcome(status, usage, images, hints, unrecorded, born, pid, memory.inode()));
-            }
-            // It attached and ended in the same moment.
-            let recorded = Image::open(memory, pid, number, options).map(|image| {
-                let (how, code) = ended_how(status);
-                image.finish(how, code, 0)
-            });
-            return Ok(match recorded {
-                Ok(recorded) => {
-                    images.push(recorded);
-                    outcome(status, usage, images, hints, None, born, pid, 0)
-                }
-                Err(error) => {
-                    hints.push(error.to_string());
-                    outcome(status, usage, images, hints, unrecorded, born, pid, 0)
-                }
-            });
+            let unrecorded = Some(images.last().map_or(path, |i| i.exe.clone()));
+            return Ok(outcome(status, usage, images, hints, unrecorded, born, pid, memory.inode()));
         }
         make_way(&mut images, &memory, pid, number, options);
         let inode = memory.inode();
@@ -236,7 +218,11 @@ fn record(
                         return Ok(outcome(status, usage, images, hints, Some(exe), born, pid, inode));
                     }
                 }
-                next = successor(&memory, options)?;
+                // The target runs, so this is no error of the run's any more.
+                next = successor(&memory, options).unwrap_or_else(|error| {
+                    hints.push(format!("the next image cannot be recorded: {error}"));
+                    None
+                });
                 register(&memory, next.as_ref());
             }
         }
@@ -307,14 +293,18 @@ enum Step {
     Exec(PathBuf),
 }
 
-/// Sleeps until the agent attaches; the status if the process ends first.
+/// Sleeps until the agent attaches; the status if the process ends without one.
 fn wait_for_agent(memory: &Memory, pid: u32) -> Option<(Status, libc::rusage)> {
     let state = &memory.header().agent.state;
     loop {
         if state.load(Acquire) != AGENT_ABSENT {
             return None;
         }
-        if let Some(ended) = try_wait(pid) {
+        // An agent may have come and its process have ended since the first look.
+        if is_zombie(pid)
+            && state.load(Acquire) == AGENT_ABSENT
+            && let Some(ended) = try_wait(pid)
+        {
             return Some(ended);
         }
         // The agent wakes `state`; the end of the process rings the bell. One
