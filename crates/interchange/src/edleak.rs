@@ -169,11 +169,10 @@ impl File {
                 (Some(id), _) => id,
                 (None, Some(name)) => {
                     let next = self.by_name.len() as u64;
-                    let id = *self.by_name.entry(name).or_insert_with_key(|name| {
+                    *self.by_name.entry(name).or_insert_with_key(|name| {
                         self.stacks.insert(next, vec![frame(name, None)]);
                         next
-                    });
-                    id
+                    })
                 }
                 (None, None) => continue,
             };
