@@ -1,5 +1,6 @@
 //! A trace and its names.
 
+mod at;
 pub mod made;
 
 use std::path::{Path, PathBuf};
@@ -298,12 +299,7 @@ impl Session {
         let source = self.source();
         let mut steps = source.steps();
         let replay = Replay::run_until(self.replay.clone(), until, || steps.next_in_epoch())?;
-        self.facts.lost_events = self.facts.lost_events.max(steps.lost_events());
-        for warning in steps.warnings() {
-            if !self.facts.warnings.contains(&warning) {
-                self.facts.warnings.push(warning);
-            }
-        }
+        self.learn(&steps);
         Ok(replay)
     }
 

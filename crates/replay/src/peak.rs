@@ -97,6 +97,17 @@ impl Peak {
         }
     }
 
+    /// Forgets how high it was: what lives now is the peak so far.
+    pub(crate) fn restart(&mut self, ns: u64, seqno: u64) {
+        (self.bytes, self.blocks) = (self.live_bytes, self.live_blocks);
+        (self.ns, self.seqno) = (ns, seqno);
+        self.epoch += 1;
+        (self.upper, self.lower, self.slack) = (0, 0, 0);
+        self.greatest = self.live_bytes;
+        self.epoch_upper = self.live_bytes.saturating_add_signed(self.above);
+        self.epoch_lower = self.live_bytes.saturating_add_signed(-self.below);
+    }
+
     /// Ends the epoch.
     pub(crate) fn barrier(&mut self) {
         (self.upper, self.lower) = self.bounds();

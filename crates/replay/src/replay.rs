@@ -1,6 +1,7 @@
 //! The pass itself.
 
 mod settle;
+mod window;
 
 use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
@@ -98,6 +99,8 @@ pub struct Replay {
     fed: u64,
     now: u64,
     search_budget: u64,
+    /// The first seqno that counts, where only a window does.
+    window: Option<u64>,
 }
 
 /// A thread's latest free half of a realloc.
@@ -140,6 +143,7 @@ impl Replay {
             fed: 0,
             now: 0,
             search_budget: SEARCH_BUDGET,
+            window: None,
         }
     }
 
@@ -231,6 +235,9 @@ impl Replay {
     pub fn finish(&mut self) {
         self.barrier();
         self.errors.sort_by_key(|error| error.free.seqno);
+        if self.window.is_some() {
+            self.clamp();
+        }
     }
 
     // ---- what comes out -------------------------------------------------
@@ -257,11 +264,14 @@ impl Replay {
     /// The sites, in the order of their first allocations; `peak_*` belong to
     /// the global peak so far.
     pub fn sites(&self) -> impl Iterator<Item = SiteTotals> + '_ {
-        self.sites.iter().map(|site| {
-            let mut site = site.clone();
-            site.settle(self.peak.epoch);
-            site
-        })
+        self.sites
+            .iter()
+            .map(|site| {
+                let mut site = site.clone();
+                site.settle(self.peak.epoch);
+                site
+            })
+            .filter(|site| self.window.is_none() || !site.is_nothing())
     }
 
     /// The totals of one stack.
@@ -524,6 +534,9 @@ impl Replay {
     /// Says what a free without a block was.
     fn unmatched(&mut self, bad: &Bad) {
         let event = &bad.event;
+        if self.window.is_some_and(|first| event.seqno < first) {
+            return;
+        }
         if let Some(block) = bad.before {
             let error = HeapError {
                 kind: ErrorKind::DoubleFree,
@@ -571,6 +584,9 @@ impl Replay {
 
     /// A free through the wrong family was none, or did not happen.
     fn take_back_mismatch(&mut self, seqno: u64) {
+        if self.window.is_some_and(|first| seqno < first) {
+            return;
+        }
         let its = |error: &HeapError| error.free.seqno == seqno && error.kind == ErrorKind::Mismatched;
         if let Some(at) = self.errors.iter().position(its) {
             self.errors.remove(at);

@@ -228,6 +228,11 @@ impl SiteTotals {
         }
     }
 
+    /// Has nothing happened here, and does nothing live?
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.allocations == 0 && self.frees == 0 && self.live_blocks == 0 && self.peak_blocks == 0
+    }
+
     /// Brings `peak_*` up to the global peak number `epoch`; called before the
     /// site changes.
     ///

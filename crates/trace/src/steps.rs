@@ -103,6 +103,8 @@ pub struct Steps<'a> {
     key: Key,
     /// Epoch of the latest record given out.
     epoch: u32,
+    /// What epoch 0 of the present group is called: a group begins a new epoch.
+    base: u32,
     seqno: u64,
     clock: ClockCursor<'a>,
     latest: FxHashMap<ThreadNo, Latest>,
@@ -128,6 +130,7 @@ impl<'a> Steps<'a> {
             barrier: Key::END,
             key: Key::END,
             epoch: 0,
+            base: 0,
             seqno: trace.index.groups.get(start).map_or(trace.event_count(), |group| group.first_seqno),
             clock: trace.clock.cursor(),
             latest: FxHashMap::default(),
@@ -249,7 +252,7 @@ impl<'a> Steps<'a> {
             let (head, thread, stamp) = (cursor.head, cursor.thread, self.key.stamp);
             cursor.head = Head::Unread;
             // Both hold for all plain records that follow in this part.
-            self.epoch = self.key.epoch;
+            self.epoch = self.base.wrapping_add(self.key.epoch);
             self.bound = self.limit.bound(self.key);
             if let Some(step) = self.step(head, thread, stamp)? {
                 return Ok(Some(step));
@@ -365,6 +368,7 @@ impl<'a> Steps<'a> {
         let trace = self.trace;
         let Some(group) = trace.index.groups.get(self.group) else { return Ok(false) };
         self.group += 1;
+        self.base = self.epoch.wrapping_add(1);
         self.seqno = group.first_seqno;
         self.barrier = Key::END;
         let loaded = trace.source.group(group, &mut self.buffers)?;

@@ -57,3 +57,25 @@ proptest! {
         prop_assert_eq!(&want[want.len() - rest.len()..], &rest[..]);
     }
 }
+
+#[test]
+fn a_group_begins_a_new_epoch() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let story = story(3, 20, 3, 10);
+    let of_epochs = story.iter().map(|runs| runs.iter().map(|run| run.records.len()).sum::<usize>());
+    let want: Vec<usize> = of_epochs.filter(|&records| records > 0).collect();
+    for flush in [1, 3, 100] {
+        let path = dir.path().join(format!("{flush}.hwt"));
+        write(&path, &story, WriterOptions::default(), |epoch| epoch % flush == 0);
+        let trace = Trace::open(&path).expect("open");
+        let mut steps = trace.steps();
+        let mut runs: Vec<(u32, usize)> = Vec::new();
+        while steps.next().expect("read").is_some() {
+            match runs.last_mut() {
+                Some((epoch, count)) if *epoch == steps.epoch() => *count += 1,
+                _ => runs.push((steps.epoch(), 1)),
+            }
+        }
+        assert_eq!(runs.iter().map(|run| run.1).collect::<Vec<_>>(), want, "flushed every {flush}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The heap at an instant, and what happened in a window.
+
+use highwater_replay::{LiveBlock, Options, Replay, Until};
+use highwater_trace::TraceError;
+use highwater_trace::model::Step;
+
+use super::{QueryError, Session, Source, StepStream};
+
+impl Source {
+    /// A place at or before an instant from which the heap is known: the stream
+    /// from there on, and the heap as it is there. The place is as near to the
+    /// instant as the trace allows; without keyframes it is the start. Feed the
+    /// heap with the stream ([`Replay::feed_in`]).
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn enter(&self, until: Until, options: Options) -> Result<(StepStream<'_>, Replay), TraceError> {
+        let _ = until;
+        Ok((self.steps(), Replay::new(options)))
+    }
+}
+
+impl Session {
+    /// The blocks that are alive at an instant, by seqno. What different threads
+    /// did to one address up to the instant is in the order in which it can have
+    /// happened.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn live_at(&mut self, until: Until) -> Result<Vec<LiveBlock>, QueryError> {
+        let source = self.source();
+        let (mut steps, mut heap) = source.enter(until, self.replay.clone())?;
+        heap.go_on(until, || steps.next_in_epoch())?;
+        self.learn(&steps);
+        heap.finish();
+        Ok(heap.live_set())
+    }
+
+    /// What happened after `from` and up to `to`: a finished replay whose
+    /// totals, sites, threads, errors and histograms count these events alone.
+    /// Its `live_*` and its live set are the heap's at `to`, whenever the blocks
+    /// were made; its peak is the greatest live size in the window, that at
+    /// `from` included (see [`Replay::begin_window`]). With [`Until::Start`]
+    /// and [`Until::End`] it is the whole trace's replay.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn window(&mut self, from: Until, to: Until) -> Result<Replay, QueryError> {
+        let source = self.source();
+        let (mut steps, mut heap) = source.enter(from, self.replay.clone())?;
+        // A window without an event begins where it ends.
+        let mut begun = from == Until::Start;
+        let mut seqno = 0;
+        while let Some((epoch, step)) = steps.next_in_epoch()? {
+            if let Step::Event(event) = &step {
+                if !to.includes(event.seqno, event.ns) {
+                    break;
+                }
+                if !begun && !from.includes(event.seqno, event.ns) {
+                    begun = true;
+                    heap.begin_window(event.seqno);
+                }
+                seqno = event.seqno + 1;
+            }
+            heap.feed_in(epoch, &step);
+        }
+        if !begun {
+            heap.begin_window(seqno);
+        }
+        self.learn(&steps);
+        heap.finish();
+        Ok(heap)
+    }
+
+    /// Keeps what a stream found wrong with the file.
+    pub(super) fn learn(&mut self, steps: &StepStream<'_>) {
+        self.facts.lost_events = self.facts.lost_events.max(steps.lost_events());
+        for warning in steps.warnings() {
+            if !self.facts.warnings.contains(&warning) {
+                self.facts.warnings.push(warning);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::made::Made;
+
+    fn made() -> Made {
+        Made::default()
+            .node(1, 0, "main", "a.c", 1)
+            .node(2, 0, "other", "a.c", 2)
+            .alloc(0, 64, 100, 1)
+            .alloc(0, 128, 50, 2)
+            .free(0, 64)
+            .alloc(0, 64, 10, 1)
+            .free(0, 128)
+    }
+
+    #[test]
+    fn blocks_live_at_an_instant() {
+        let mut session = made().session();
+        let mut live = |until| {
+            let set = session.live_at(until).unwrap();
+            set.iter().map(|block| (block.seqno, block.size)).collect::<Vec<_>>()
+        };
+        assert_eq!(live(Until::Start), []);
+        assert_eq!(live(Until::Seqno(1)), [(0, 100), (1, 50)]);
+        assert_eq!(live(Until::Ns(30_000_000)), [(1, 50)]);
+        assert_eq!(live(Until::End), [(3, 10)]);
+    }
+
+    #[test]
+    fn a_window_counts_its_events_and_keeps_the_heap() {
+        let mut session = made().session();
+        let heap = session.window(Until::Seqno(1), Until::Seqno(3)).unwrap();
+        let totals = heap.totals();
+        assert_eq!((totals.allocations, totals.frees, totals.events), (1, 1, 2));
+        assert_eq!((totals.bytes_allocated, totals.bytes_freed), (10, 100));
+        assert_eq!((totals.live_blocks, totals.live_bytes), (2, 60));
+        assert_eq!((totals.peak_bytes, totals.peak_seqno), (150, 1));
+        assert_eq!((totals.first_ns, totals.last_ns), (30_000_000, 40_000_000));
+        assert_eq!(
+            heap.sites().map(|site| (site.node, site.allocations)).collect::<Vec<_>>(),
+            [(1, 1), (2, 0)]
+        );
+        // Nothing of site 2 is alive or happens behind event 4.
+        let rest = session.window(Until::Seqno(4), Until::End).unwrap();
+        assert_eq!(rest.sites().map(|site| site.node).collect::<Vec<_>>(), [1]);
+        assert_eq!((rest.totals().events, rest.totals().live_bytes), (0, 10));
+        let whole = session.window(Until::Start, Until::End).unwrap();
+        assert_eq!(whole.totals(), session.replay().unwrap().totals());
+    }
+}
