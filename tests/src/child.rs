@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 pub struct Child {
     command: Command,
     input: Vec<u8>,
+    talks: bool,
     limit: Duration,
 }
 
@@ -73,7 +74,7 @@ impl Child {
             command.env_remove(name);
         }
         command.env("LC_ALL", "C");
-        Child { command, input: Vec::new(), limit: Duration::from_secs(60) }
+        Child { command, input: Vec::new(), talks: false, limit: Duration::from_secs(60) }
     }
 
     /// One more argument.
@@ -118,6 +119,12 @@ impl Child {
         self
     }
 
+    /// It reads on stdin what [`Running::say`] tells it, until [`Running::hang_up`].
+    pub fn talks(mut self) -> Self {
+        self.talks = true;
+        self
+    }
+
     /// Time limit, 60 seconds by default.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -137,6 +144,7 @@ impl Child {
         let (mut input, out, err) = (file(), file(), file());
         input.write_all(&self.input).and_then(|()| input.rewind()).expect("the input is written");
         let copy = |file: &File| Stdio::from(file.try_clone().expect("a second descriptor"));
+        let input = if self.talks { Stdio::piped() } else { input.into() };
         self.command.stdin(input).stdout(copy(&out)).stderr(copy(&err)).process_group(0);
         let text = format!("{:?}", self.command);
         let process = match self.command.spawn() {
@@ -161,6 +169,18 @@ impl Running {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Writes to its stdin; the child was started with [`Child::talks`].
+    #[track_caller]
+    pub fn say(&mut self, text: &str) {
+        let pipe = self.process.stdin.as_mut().expect("a child that talks");
+        pipe.write_all(text.as_bytes()).and_then(|()| pipe.flush()).expect("the child listens");
+    }
+
+    /// Closes its stdin.
+    pub fn hang_up(&mut self) {
+        self.process.stdin = None;
     }
 
     /// What it wrote on stdout up to now.

@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod check;
+mod control;
 mod dump;
 mod errors;
 mod findleaks;
@@ -66,6 +67,12 @@ enum Command {
     Check(check::Args),
     /// Blocks made in a range of events and never given back, as the article's script shows them
     Findleaks(findleaks::Args),
+    /// Name this instant of a recording that is going on
+    Mark(control::Mark),
+    /// Say what is being recorded
+    Status(control::StatusArgs),
+    /// End a recording; the program runs on
+    Stop(control::Stop),
     /// Print the path of the agent, for LD_PRELOAD by hand
     AgentPath,
     /// Dumps of an embedded target: eCos's commands, numbering, transfer
@@ -104,6 +111,9 @@ fn main() -> ExitCode {
         Command::Threads(args) => output::finish(threads::run(&args, colour)),
         Command::Check(args) => check::run(&args, colour),
         Command::Findleaks(args) => findleaks::run(&args),
+        Command::Mark(args) => output::finish(control::mark(&args)),
+        Command::Status(args) => output::finish(control::status(&args, colour)),
+        Command::Stop(args) => output::finish(control::stop(&args)),
         Command::AgentPath => by_hand::agent_path(),
         Command::Mdd(args) => mdd::run(&args),
         Command::InstallLinks(args) => output::finish(mdd::install_links(&args)),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use highwater_event::layout::AGENT_ABSENT;
 use highwater_trace::model::EndedHow;
 
+use crate::control::{Reply, Server};
 use crate::image::Image;
 use crate::memory::{Memory, RobustList, Settings, futex_wait};
 use crate::run::{self, Options};
@@ -40,7 +41,8 @@ pub fn record(pid: u32, fd: i32, token: u64, options: &Options) -> Result<(), Re
     let mut image = Image::open(memory, pid, 0, options)?;
     let stack = process::stat(pid).map(|s| s.start_stack);
     let mut how = EndedHow::Lost;
-    run::follow_to_end(&mut image, || match process::stat(pid) {
+    let mut control = Server::start(pid).ok();
+    let stopped = run::follow_to_end(&mut image, control.as_mut(), || match process::stat(pid) {
         None => true,
         Some(stat) if Some(stat.start) != born || stat.state == b'Z' => true,
         Some(stat) if stat.start_stack != 0 && Some(stat.start_stack) != stack => {
@@ -49,6 +51,13 @@ pub fn record(pid: u32, fd: i32, token: u64, options: &Options) -> Result<(), Re
         }
         Some(_) => false,
     });
+    if let (Some(caller), Some(control)) = (stopped, control.as_mut()) {
+        let status = image.status();
+        image.detach();
+        RobustList::register(&[]);
+        control.reply(caller, &Reply::Stopped(status));
+        return Ok(());
+    }
     let (how, code) = match (how, handle.and_then(|h| h.exit_status())) {
         (EndedHow::Lost, Some(status)) if libc::WIFSIGNALED(status) => {
             (EndedHow::Signal, libc::WTERMSIG(status))

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering::*;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use highwater_event::layout::*;
-use highwater_trace::model::{ClockPoint, End, EndedHow, Meta, RssSample};
+use highwater_trace::model::{ClockPoint, End, EndedHow, Mark, Meta, RssSample};
 use highwater_trace::{TraceError, Writer, WriterOptions};
 
+use crate::control::Status;
 use crate::drain::Drain;
 use crate::memory::Memory;
 use crate::names::{self, Fields};
@@ -39,6 +40,7 @@ pub struct Image {
     same_pids: bool,
     /// The trace has a greatest size.
     limited: bool,
+    marks: u64,
 }
 
 /// What an image left behind.
@@ -111,6 +113,7 @@ impl Image {
             cut: None,
             same_pids,
             limited: options.max_trace_size.is_some(),
+            marks: 0,
         };
         let start_stamp = image.memory.header().agent.start_stamp.load(Relaxed);
         image.write(|writer| writer.clock(ClockPoint { stamp: start_stamp, ns: 0 }));
@@ -206,6 +209,54 @@ impl Image {
         agent.leaving.load(Acquire) == 0
             && process::name(self.pid).is_some_and(|name| name != crate::drain::name_of(&agent.name))
             && !self.drain.has_named(self.pid)
+    }
+
+    /// Names this instant; its time, ns since the start. All events that were
+    /// published before the call have earlier stamps, all that the target begins
+    /// after the return have later ones.
+    ///
+    /// # Errors
+    /// Why it cannot be written, as a sentence.
+    pub fn mark(&mut self, name: &str) -> Result<u64, String> {
+        let (now_ns, stamp) = now();
+        let ns = now_ns.saturating_sub(self.start_ns);
+        // With a clock point at the mark itself, what lies before it in one
+        // clock lies before it in the other.
+        self.last_clock = now_ns;
+        self.write(|writer| writer.clock(ClockPoint { stamp, ns }));
+        self.write(|writer| writer.mark(&Mark { ns, name: name.to_owned() }));
+        // Threads that share a reading of the clock among several events must
+        // not go on sharing one from before the mark.
+        self.memory.header().recorder.tick.fetch_add(1, SeqCst);
+        match &self.cut {
+            None => {
+                self.marks += 1;
+                Ok(ns)
+            }
+            Some(cut) => Err(format!("nothing is written any more: {cut}")),
+        }
+    }
+
+    /// What there is to say of the recording now.
+    pub fn status(&self) -> Status {
+        Status {
+            pid: self.pid,
+            recorder: std::process::id(),
+            program: self.exe.clone(),
+            trace: std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()),
+            events: self.drain.events,
+            trace_bytes: self.writer.as_ref().map_or(0, Writer::bytes_written),
+            ns: now().0.saturating_sub(self.start_ns),
+            marks: self.marks,
+            cut: self.cut.clone(),
+        }
+    }
+
+    /// Lets go of the target, which runs on: the last epoch and the end record.
+    pub fn detach(self) -> Recorded {
+        // From here on a thread that finds its ring full gives up recording.
+        self.memory.header().recorder.state.store(RECORDER_GONE, SeqCst);
+        self.finish(EndedHow::Detached, 0, 0)
     }
 
     /// The last epoch and the end record.

@@ -11,11 +11,13 @@
 //! | [`run`] | a whole run: the chain of images, signals, exit status |
 //! | [`by_hand`] | the recorder that an agent started itself |
 //! | [`process`] | `/proc`: resident memory, children, exec |
+//! | [`control`] | the socket of a live recording: marks, status, stop |
 //! | [`names`] | output file names |
 //! | [`signals`] | passing signals on, waking up when the target ends |
 
 pub mod agent_file;
 pub mod by_hand;
+pub mod control;
 pub mod drain;
 pub mod error;
 pub mod image;

@@ -12,6 +12,7 @@ use highwater_event::layout::*;
 use highwater_trace::Compression;
 use highwater_trace::model::EndedHow;
 
+use crate::control::{self, Server};
 use crate::image::{self, Image, Recorded};
 use crate::memory::{Memory, RobustList, Settings, futex_wait};
 use crate::names::{self, Fields};
@@ -169,6 +170,7 @@ fn record(
     let born = process::stat(pid);
     let mut images: Vec<Recorded> = Vec::new();
     let mut number = 0;
+    let mut control: Option<Server> = None;
     loop {
         // Until an agent attaches, or the process ends without one.
         if let Some((status, usage)) = wait_for_agent(&memory, pid) {
@@ -190,7 +192,13 @@ fn record(
             }
         };
         signals::ring_bell_at(&image.memory.header().recorder.doorbell);
-        let step = follow(&mut image, next.as_ref(), pid);
+        if number == 0 {
+            // Without a socket the recording is the same; it cannot be talked to.
+            control = Server::start(pid)
+                .map_err(|error| hints.push(format!("this recording had no control socket: {error}")))
+                .ok();
+        }
+        let step = follow(&mut image, next.as_ref(), pid, control.as_mut());
         // The word that the handlers ring goes away with the image.
         signals::no_bell();
         match step {
@@ -207,6 +215,22 @@ fn record(
                     outcome(status, usage, images, hints, lost_image.then_some(exe), born, pid, inode);
                 result.left_running = left;
                 return Ok(result);
+            }
+            Step::Stopped(caller) => {
+                let inode = image.memory.inode();
+                let status = image.status();
+                images.push(image.detach());
+                RobustList::register(&[]);
+                if let Some(next) = next {
+                    // An exec may be under way: nobody waits there for its agent.
+                    next.header().recorder.state.store(RECORDER_GONE, SeqCst);
+                }
+                if let Some(control) = control.as_mut() {
+                    control.reply(caller, &control::Reply::Stopped(status));
+                }
+                drop(control.take());
+                let (status, usage) = wait_only(pid);
+                return Ok(outcome(status, usage, images, hints, None, born, pid, inode));
             }
             Step::Exec(exe) => {
                 images.push(image.finish(EndedHow::Exec, 0, 0));
@@ -291,6 +315,8 @@ enum Step {
     Ended(Status, libc::rusage),
     /// The process became another program; the executable that it was.
     Exec(PathBuf),
+    /// Somebody asked for the end of the recording.
+    Stopped(control::Caller),
 }
 
 /// Sleeps until the agent attaches; the status if the process ends without one.
@@ -313,8 +339,9 @@ fn wait_for_agent(memory: &Memory, pid: u32) -> Option<(Status, libc::rusage)> {
     }
 }
 
-/// Drains until the process ends or becomes another program.
-fn follow(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
+/// Drains until the process ends or becomes another program, or until somebody
+/// has seen enough.
+fn follow(image: &mut Image, next: Option<&Memory>, pid: u32, mut control: Option<&mut Server>) -> Step {
     let mut sleep = SLEEPS.0;
     let mut chores = Instant::now();
     let mut flushed = Instant::now();
@@ -337,6 +364,9 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32) -> Step {
         }
         if attached() {
             return Step::Exec(image.exe.clone());
+        }
+        if let Some(caller) = control.as_deref_mut().and_then(|control| control::serve(control, image)) {
+            return Step::Stopped(caller);
         }
         if image.crowded() {
             image.reclaim();
@@ -486,15 +516,23 @@ pub(crate) use follow_by_hand::follow_to_end;
 mod follow_by_hand {
     use super::*;
 
-    /// Drains a target that is not our child until `gone` says so.
-    pub(crate) fn follow_to_end(image: &mut Image, mut gone: impl FnMut() -> bool) {
+    /// Drains a target that is not our child until `gone` says so, or until
+    /// somebody has seen enough: who.
+    pub(crate) fn follow_to_end(
+        image: &mut Image,
+        mut control: Option<&mut Server>,
+        mut gone: impl FnMut() -> bool,
+    ) -> Option<control::Caller> {
         let mut sleep = SLEEPS.0;
         let mut chores = Instant::now();
         loop {
             let bell = image.memory.header().recorder.doorbell.load(Acquire);
             let taken = image.epoch(false);
             if gone() {
-                return;
+                return None;
+            }
+            if let Some(caller) = control.as_deref_mut().and_then(|control| control::serve(control, image)) {
+                return Some(caller);
             }
             if image.crowded() {
                 image.reclaim();

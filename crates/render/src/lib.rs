@@ -19,6 +19,7 @@
 //! | [`gcc`], [`github`], [`junit`], [`sarif`] | leaks for editors and for CI |
 //! | [`place`] | where a site is, as those want it |
 //! | [`findleaks`] | the report of the article's `findleaks` script |
+//! | [`status`] | `highwater.status/1`: recordings that are going on |
 //! | [`look`] | colours and width |
 //! | [`human`] | sizes, counts, times, long names |
 //! | [`json`] | the streaming JSON writer |
@@ -42,6 +43,7 @@ pub mod run_summary;
 pub mod sarif;
 pub mod sites;
 pub mod stats;
+pub mod status;
 pub mod threads;
 
 mod parts;

@@ -1,0 +1,131 @@
+//! `mark`, `status`, `stop`: talking to a recording that is going on.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use highwater_record::control::{Recording, Reply, Request, Status, Which};
+use highwater_render::{human, status};
+
+use crate::output::{self, Colour};
+
+/// Which recording is meant.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Target {
+    /// The recorded process; without it the only recording there is
+    #[arg(long, value_name = "P")]
+    pid: Option<u32>,
+    /// The recording that writes this trace
+    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
+    trace: Option<PathBuf>,
+}
+
+impl Target {
+    fn which(&self) -> Which {
+        match (self.pid, &self.trace) {
+            (Some(pid), _) => Which::Pid(pid),
+            (None, Some(trace)) => Which::Trace(trace.clone()),
+            (None, None) => Which::Only,
+        }
+    }
+
+    fn find(&self) -> anyhow::Result<Recording> {
+        Ok(Recording::find(&self.which())?)
+    }
+}
+
+/// Options of `mark`.
+#[derive(clap::Args)]
+#[command(after_help = "All that the program did before this command comes before the mark.\n\n\
+                  Example, three times the same action:\n  \
+                  highwater mark A1; act; highwater mark A2; act; highwater mark A3; act\n  \
+                  highwater leaks --from @A1 --to @A2 --until @A3")]
+pub struct Mark {
+    /// The mark's name; views then take @NAME for the instant
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Names this instant of a live recording.
+pub fn mark(args: &Mark) -> anyhow::Result<()> {
+    let mut recording = args.target.find()?;
+    match recording.ask(&Request::Mark { name: args.name.clone() })? {
+        Reply::Marked { ns } => {
+            output::say(&format!(
+                "mark {} at {} of {}",
+                args.name,
+                human::time(ns),
+                program(&recording.status)
+            ));
+            Ok(())
+        }
+        other => bail!("the recorder gave an answer to something else: {other:?}"),
+    }
+}
+
+/// Options of `stop`.
+#[derive(clap::Args)]
+#[command(after_help = "The program runs on without being recorded, and the trace is complete.\n\n\
+                  Example:\n  highwater stop --pid 4711")]
+pub struct Stop {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Ends a recording; the program runs on.
+pub fn stop(args: &Stop) -> anyhow::Result<()> {
+    let mut recording = args.target.find()?;
+    match recording.ask(&Request::Stop)? {
+        Reply::Stopped(status) => {
+            output::say(&format!("{} runs on; its trace is {}", program(&status), status.trace.display()));
+            Ok(())
+        }
+        other => bail!("the recorder gave an answer to something else: {other:?}"),
+    }
+}
+
+/// Options of `status`.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  highwater status --json | jq -r '.recordings[].trace'")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    target: Target,
+    /// JSON, document highwater.status/1
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is being recorded: all of it where no recording is named.
+pub fn status(args: &StatusArgs, colour: Colour) -> anyhow::Result<()> {
+    let list: Vec<status::Line> = match args.target.which() {
+        Which::Only => Recording::all().into_iter().map(|recording| line(&recording.status)).collect(),
+        which => vec![line(&Recording::find(&which)?.status)],
+    };
+    let mut out = output::stdout();
+    if args.json {
+        status::json(&mut out, &list)?;
+    } else {
+        status::text(&mut out, &colour.stdout(), &list)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn line(status: &Status) -> status::Line {
+    status::Line {
+        pid: status.pid,
+        program: status.program.clone(),
+        trace: status.trace.clone(),
+        events: status.events,
+        trace_bytes: status.trace_bytes,
+        ns: status.ns,
+        marks: status.marks,
+        cut: status.cut.clone(),
+    }
+}
+
+fn program(status: &Status) -> String {
+    let name = status.program.file_name().unwrap_or(status.program.as_os_str());
+    format!("{} ({})", name.to_string_lossy(), status.pid)
+}

@@ -1,0 +1,72 @@
+/* Does what it is told, a word a line on stdin, and says on stdout when it is
+ * done:
+ *
+ *   act      an action: makes a session (kept), a scratch block (given back) and,
+ *            from the second on, gives the session before the last one back
+ *   bad      the same, and forgets a block of 100 bytes from two threads each
+ *   grow     resizes a kept buffer, made before, by 64 bytes
+ *   burst    a thousand short-lived blocks
+ *   end      ends
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void *sessions[4096];
+static int count;
+static void *volatile forgotten;
+static char *buffer;
+static size_t buffer_size = 64;
+
+__attribute__((noinline)) static void *forget(void *unused)
+{
+    forgotten = malloc(100); /* FORGET */
+    return unused;
+}
+
+__attribute__((noinline)) static void open_session(void)
+{
+    if (count >= 2)
+        free(sessions[count - 2]);
+    sessions[count++] = calloc(1, 48); /* SESSION */
+    free(malloc(1000));
+}
+
+__attribute__((noinline)) static void grow(void)
+{
+    buffer_size += 64;
+    buffer = realloc(buffer, buffer_size); /* GROW */
+}
+
+int main(void)
+{
+    char word[64];
+    /* stdio's own buffers are made before anything is counted. */
+    setvbuf(stdin, NULL, _IONBF, 0);
+    setvbuf(stdout, NULL, _IONBF, 0);
+    buffer = malloc(buffer_size); /* BUFFER */
+    puts("ready");
+    while (fgets(word, sizeof word, stdin)) {
+        word[strcspn(word, "\n")] = 0;
+        if (!strcmp(word, "end"))
+            break;
+        if (!strcmp(word, "act") || !strcmp(word, "bad"))
+            open_session();
+        if (!strcmp(word, "bad")) {
+            pthread_t thread;
+            forget(NULL);
+            if (pthread_create(&thread, NULL, forget, NULL) == 0)
+                pthread_join(thread, NULL);
+        }
+        if (!strcmp(word, "grow"))
+            grow();
+        if (!strcmp(word, "burst"))
+            for (int i = 0; i < 1000; i++)
+                free(malloc(i));
+        printf("done %s\n", word);
+    }
+    puts("end");
+    return 3;
+}

@@ -1,0 +1,265 @@
+//! Talking to a recording that is going on: `mark`, `status`, `stop`.
+
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use highwater_tests::child::{Running, is_alive, wait_until};
+use highwater_tests::{Child, Ended, Highwater, Program, TempDir};
+use serde_json::Value;
+
+/// A recorded `actions.c`, its sockets in a folder of the test's own.
+struct Live {
+    run: Running,
+    folder: TempDir,
+    /// Words done so far.
+    done: usize,
+}
+
+fn start(options: &[&str]) -> Live {
+    let folder = highwater_tests::folder();
+    start_in(folder, "trace.hwt", options)
+}
+
+fn start_in(folder: TempDir, trace: &str, options: &[&str]) -> Live {
+    let run = run_in(folder.path(), trace, options);
+    Live { run, folder, done: 0 }
+}
+
+fn run_in(folder: &Path, trace: &str, options: &[&str]) -> Running {
+    let run = Highwater::command(["run", "-q", "-o"])
+        .arg(folder.join(trace))
+        .args(options)
+        .arg("--")
+        .arg(Program::new("actions.c").build())
+        .env("XDG_RUNTIME_DIR", folder)
+        .talks()
+        .start();
+    wait_until("the program is ready", Duration::from_secs(30), || run.stdout_so_far().contains("ready"));
+    // The socket comes with the trace, a moment after the agent.
+    let before = sockets(folder).len();
+    if before == 0 {
+        wait_until("a socket", Duration::from_secs(10), || !sockets(folder).is_empty());
+    }
+    run
+}
+
+fn sockets(runtime: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(runtime.join("highwater")) else { return Vec::new() };
+    let mut list: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    list.sort();
+    list
+}
+
+fn ask(runtime: &Path, args: &[&str]) -> Ended {
+    command(runtime, args).run()
+}
+
+fn command(runtime: &Path, args: &[&str]) -> Child {
+    Highwater::command(args).env("XDG_RUNTIME_DIR", runtime)
+}
+
+impl Live {
+    fn trace(&self) -> PathBuf {
+        self.folder.path().join("trace.hwt")
+    }
+
+    /// Lets the program do something, and waits until it has.
+    fn act(&mut self, word: &str) {
+        self.run.say(&format!("{word}\n"));
+        self.done += 1;
+        let done = self.done;
+        let run = &self.run;
+        wait_until(word, Duration::from_secs(30), || run.stdout_so_far().matches("done ").count() >= done);
+    }
+
+    fn mark(&self, name: &str) {
+        ask(self.folder.path(), &["mark", name]).expect_code(0);
+    }
+
+    fn status(&self) -> Value {
+        let ended = ask(self.folder.path(), &["status", "--json"]).expect_code(0);
+        serde_json::from_slice(&ended.out).expect("status is JSON")
+    }
+
+    /// Lets the program end; the folder with the trace.
+    fn end(mut self) -> TempDir {
+        self.run.say("end\n");
+        self.run.wait().expect_code(3);
+        self.folder
+    }
+}
+
+/// The seqnos at the addresses of the program's own lines.
+fn events(trace: &Path) -> Vec<Value> {
+    match Highwater::json(&["history"], trace)["events"].take() {
+        Value::Array(events) => events,
+        other => panic!("no events: {other}"),
+    }
+}
+
+#[test]
+fn a_mark_comes_after_all_that_was_done_before_it_and_before_all_that_is_done_after() {
+    let mut live = start(&[]);
+    // A single thread shares one reading of the clock among several events: the
+    // place where a mark could slip between them.
+    let mut names = Vec::new();
+    for n in 0..12 {
+        live.act("grow");
+        let name = format!("m{n}");
+        live.mark(&name);
+        names.push(name);
+    }
+    live.act("grow");
+    let folder = live.end();
+    let trace = folder.path().join("trace.hwt");
+    let growths: Vec<u64> = events(&trace)
+        .iter()
+        .filter(|event| event["op"] == "alloc" && event["api"] == "realloc")
+        .map(|event| event["seqno"].as_u64().unwrap())
+        .collect();
+    assert_eq!(growths.len(), 13);
+    for (n, name) in names.iter().enumerate() {
+        let text = Highwater::command(["dump", "--json", "--at", &format!("@{name}")])
+            .arg(&trace)
+            .run()
+            .expect_code(0);
+        let dump: Value = serde_json::from_slice(&text.out).unwrap();
+        let size = 64 * (n as u64 + 2);
+        let buffer: Vec<u64> = dump["blocks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|block| block["api"] == "realloc")
+            .map(|block| block["size"].as_u64().unwrap())
+            .collect();
+        assert_eq!(buffer, [size], "at {name}");
+    }
+}
+
+#[test]
+fn status_says_what_is_recorded_and_nothing_is_left_at_the_end() {
+    let mut live = start(&[]);
+    live.act("burst");
+    live.mark("one");
+    live.mark("two");
+    let found = sockets(live.folder.path());
+    assert_eq!(found.len(), 1);
+    let facts = std::fs::symlink_metadata(&found[0]).unwrap();
+    assert!(facts.file_type().is_socket());
+    assert_eq!(facts.permissions().mode() & 0o777, 0o600);
+    let folder_mode = std::fs::metadata(live.folder.path().join("highwater")).unwrap().permissions().mode();
+    assert_eq!(folder_mode & 0o777, 0o700);
+
+    let trace = live.trace();
+    // Events come with the next look at the rings.
+    wait_until("the events are counted", Duration::from_secs(10), || {
+        live.status()["recordings"][0]["events"].as_u64().unwrap() >= 2000
+    });
+    let status = live.status();
+    assert_eq!(status["schema"], "highwater.status/1");
+    let one = &status["recordings"][0];
+    assert_eq!(one["trace"], trace.canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(one["marks"], 2);
+    assert!(one["program"].as_str().unwrap().ends_with("/actions"));
+    assert!(one["duration"].as_f64().unwrap() > 0.0);
+    let pid = one["pid"].as_u64().unwrap();
+    assert!(found[0].ends_with(format!("{pid}.sock")));
+    let text = ask(live.folder.path(), &["status", "--pid", &pid.to_string()]).expect_code(0).stdout();
+    assert!(text.contains(" actions for ") && text.contains("2 marks"), "{text}");
+
+    let folder = live.end();
+    assert_eq!(sockets(folder.path()), Vec::<PathBuf>::new());
+    assert!(ask(folder.path(), &["status"]).expect_code(0).stdout().contains("nothing is being recorded"));
+    let none = ask(folder.path(), &["mark", "late"]).expect_code(2);
+    assert!(none.stderr().contains("nothing is being recorded"), "{}", none.stderr());
+}
+
+#[test]
+fn of_several_recordings_one_has_to_be_named() {
+    let folder = highwater_tests::folder();
+    let runtime = folder.path().to_path_buf();
+    let mut one = run_in(&runtime, "one.hwt", &[]);
+    let mut two = run_in(&runtime, "two.hwt", &[]);
+    wait_until("two sockets", Duration::from_secs(10), || sockets(&runtime).len() == 2);
+    let several = ask(&runtime, &["mark", "m"]).expect_code(2).stderr();
+    assert!(several.contains("several recordings"), "{several}");
+    assert!(several.contains("one.hwt") && several.contains("two.hwt"), "{several}");
+    let by_trace = command(&runtime, &["mark", "m", "--trace"]).arg(runtime.join("two.hwt")).run();
+    by_trace.expect_code(0);
+    let missing = ask(&runtime, &["mark", "m", "--pid", "1"]).expect_code(2).stderr();
+    assert!(missing.contains("no recording of process 1") && missing.contains("one.hwt"), "{missing}");
+    let missing = ask(&runtime, &["stop", "--trace", "three.hwt"]).expect_code(2).stderr();
+    assert!(missing.contains("no recording into three.hwt"), "{missing}");
+    for bad in ["", "a\nb", &"x".repeat(2000)] {
+        let ended = command(&runtime, &["mark", bad, "--trace"]).arg(runtime.join("one.hwt")).run();
+        assert!(ended.expect_code(2).stderr().contains("a mark's name has"), "{bad}");
+    }
+    one.say("end\n");
+    two.say("end\n");
+    one.wait().expect_code(3);
+    two.wait().expect_code(3);
+    let at = |trace: &str| Highwater::command(["dump", "--at", "@m"]).arg(runtime.join(trace)).run().code();
+    assert_eq!((at("one.hwt"), at("two.hwt")), (2, 0));
+}
+
+#[test]
+fn a_stopped_recording_is_complete_and_the_program_runs_on() {
+    let mut live = start(&[]);
+    live.act("act");
+    let pid = live.status()["recordings"][0]["pid"].as_u64().unwrap() as u32;
+    let said = ask(live.folder.path(), &["stop"]).expect_code(0).stderr();
+    assert!(said.contains("actions") && said.contains("runs on"), "{said}");
+    let trace = live.trace();
+    let before = Highwater::json(&["stats"], &trace);
+    assert_eq!(before["ended"]["how"], "detached");
+    assert_eq!(before["complete"], true);
+    assert!(is_alive(pid));
+    assert_eq!(sockets(live.folder.path()), Vec::<PathBuf>::new());
+    // More than all rings hold: the program must not wait for anybody.
+    for _ in 0..200 {
+        live.act("burst");
+    }
+    let folder = live.end();
+    let after = Highwater::json(&["stats"], &folder.path().join("trace.hwt"));
+    assert_eq!(before, after);
+}
+
+#[test]
+fn a_killed_recorder_hinders_no_later_one() {
+    let folder = highwater_tests::folder();
+    let runtime = folder.path().to_path_buf();
+    let mut killed = run_in(&runtime, "killed.hwt", &[]);
+    let left = sockets(&runtime);
+    assert_eq!(left.len(), 1);
+    killed.signal(libc::SIGKILL);
+    killed.hang_up();
+    drop(killed);
+    // Its file is still there; nobody answers.
+    assert_eq!(sockets(&runtime), left);
+    let none = ask(&runtime, &["mark", "m"]).expect_code(2);
+    assert!(none.stderr().contains("nothing is being recorded"), "{}", none.stderr());
+    let live = start_in(folder, "trace.hwt", &[]);
+    wait_until("a recording answers", Duration::from_secs(10), || ask(&runtime, &["mark", "m"]).code() == 0);
+    live.end();
+}
+
+#[test]
+fn a_folder_that_others_may_enter_holds_no_socket_and_the_recording_goes_on() {
+    let folder = highwater_tests::folder();
+    // In the way: a folder that others may enter is not used.
+    let bad = folder.path().join("highwater");
+    std::fs::create_dir(&bad).unwrap();
+    std::fs::set_permissions(&bad, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let trace = folder.path().join("trace.hwt");
+    let ended = Highwater::command(["run", "-q", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(Program::new("actions.c").build())
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .input(b"act\nend\n")
+        .run();
+    ended.expect_code(3);
+    assert_eq!(std::fs::read_dir(&bad).unwrap().count(), 0);
+    assert_eq!(Highwater::json(&["stats"], &trace)["ended"]["how"], "exit");
+}
