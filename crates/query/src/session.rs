@@ -11,6 +11,7 @@ use highwater_event::node::{Node, NodeId, ROOT, Truncation};
 use highwater_replay::{Options, Replay, Until};
 use highwater_symbols::{ModuleId, ModuleInput, Symbolizer};
 use highwater_trace::model::{End, Mark, Meta, ModuleDef, NodeDef, RssSample, Step, ThreadDef, ThreadNo};
+use highwater_trace::reach::Scanned;
 use highwater_trace::{Steps, Trace, TraceError};
 use rustc_hash::FxHashMap;
 
@@ -102,6 +103,8 @@ pub enum Source {
         steps: Vec<Step>,
         /// The stack tree.
         nodes: FxHashMap<NodeId, NodeDef>,
+        /// What a scan found.
+        reach: Scanned,
     },
 }
 
@@ -172,6 +175,17 @@ impl Source {
         match self {
             Source::Trace(trace) => StepStream::Trace(Box::new(trace.steps())),
             Source::Made { steps, .. } => StepStream::Made(steps.iter(), 0),
+        }
+    }
+
+    /// What a scan for unreachable blocks found, or why there was none.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn reach(&self) -> Result<Scanned, TraceError> {
+        match self {
+            Source::Trace(trace) => trace.reach(),
+            Source::Made { reach, .. } => Ok(reach.clone()),
         }
     }
 

@@ -22,6 +22,8 @@ pub enum BlockKind {
     Keyframe = 6,
     /// The footer index.
     Index = 7,
+    /// What a scan for unreachable blocks found.
+    Reach = 8,
 }
 
 impl BlockKind {
@@ -35,6 +37,7 @@ impl BlockKind {
             5 => BlockKind::Events,
             6 => BlockKind::Keyframe,
             7 => BlockKind::Index,
+            8 => BlockKind::Reach,
             _ => return None,
         })
     }
@@ -49,6 +52,7 @@ impl BlockKind {
             BlockKind::Events => "events",
             BlockKind::Keyframe => "keyframe",
             BlockKind::Index => "index",
+            BlockKind::Reach => "reachability scan",
         }
     }
 }

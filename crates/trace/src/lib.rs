@@ -15,6 +15,7 @@
 //! | [`steps`] | [`Steps`]: the merged order |
 //! | [`clock`] | stamps to nanoseconds |
 //! | [`nodes`] | the table of stack nodes |
+//! | [`reach`] | what a scan for unreachable blocks found |
 //! | [`error`] | [`TraceError`], [`Warning`] |
 
 pub mod clock;
@@ -26,6 +27,7 @@ mod index;
 mod keyframe;
 pub mod model;
 pub mod nodes;
+pub mod reach;
 pub mod reader;
 mod scan;
 pub mod steps;

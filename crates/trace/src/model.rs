@@ -198,6 +198,9 @@ pub struct End {
     pub cut: Option<String>,
     /// Processes that the target started and that were not recorded.
     pub children: u64,
+    /// The scan for unreachable blocks; `None` if nobody asked for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scan: Option<crate::reach::ScanRef>,
     /// The agent's counters, by name.
     pub counters: Vec<(String, u64)>,
 }

@@ -13,8 +13,12 @@ use crate::index::{GroupRef, Index, KeyframeRef};
 use crate::keyframe::{Keyframe, read_live};
 use crate::model::{End, Mark, Meta, ModuleDef, RssSample, ThreadDef};
 use crate::nodes::Nodes;
+use crate::reach::{self, LEAK_CHECK, Reach, ScanRef, Scanned};
 use crate::scan::{Buffers, GroupBlocks, Source, info};
 use crate::steps::Steps;
+
+/// The longest record of a scan that is believed, bytes.
+const MAX_REACH: usize = 1 << 30;
 
 /// An opened trace: all definitions are in memory, the events are streamed.
 pub struct Trace {
@@ -30,6 +34,8 @@ pub struct Trace {
     nodes: Nodes,
     rss: Vec<RssSample>,
     marks: Vec<Mark>,
+    /// The latest scan's record met while reading without an index.
+    scanned_at: Option<u64>,
     /// What was read without an index: all before this offset.
     scanned: u64,
     /// There is a trailer: nothing more will come.
@@ -72,6 +78,7 @@ impl Trace {
             nodes: Nodes::default(),
             rss: Vec::new(),
             marks: Vec::new(),
+            scanned_at: None,
             scanned: (FILE_HEADER + END_BLOCK) as u64,
             complete: false,
             ragged: false,
@@ -257,6 +264,50 @@ impl Trace {
         Ok(None)
     }
 
+    /// What a scan for unreachable blocks found, or why there was none.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`]. A damaged record counts as none.
+    pub fn reach(&self) -> Result<Scanned, TraceError> {
+        let not = |why: &str| Ok(Scanned::Not(why.to_string()));
+        let asked = self.meta.options.iter().any(|option| option == LEAK_CHECK);
+        let named = self.end.as_ref().and_then(|end| end.scan.clone());
+        let offset = match (named, self.scanned_at) {
+            (Some(ScanRef::NotScanned(why)), _) => return not(&why),
+            (Some(ScanRef::At(offset)), _) | (None, Some(offset)) => offset,
+            (None, None) if asked && self.end.is_none() => {
+                return not("the recording has no end: the recorder was killed, or still records");
+            }
+            (None, None) if asked => return not("the recording ended before the program did"),
+            (None, None) => return not("recorded without --leak-check"),
+        };
+        match self.read_reach(offset)? {
+            Some(reach) => Ok(Scanned::Done(Box::new(reach))),
+            None => not("the record of the scan is damaged"),
+        }
+    }
+
+    fn read_reach(&self, mut offset: u64) -> Result<Option<Reach>, TraceError> {
+        let mut buffers = Buffers::default();
+        let (mut all, mut raw) = (Vec::new(), Vec::new());
+        let mut part = 0;
+        loop {
+            let Some(header) = self.source.header(offset)? else { return Ok(None) };
+            if !header.is(BlockKind::Reach) || header.first_epoch != part || all.len() > MAX_REACH {
+                return Ok(None);
+            }
+            if self.source.payload(offset, &header, &mut buffers, &mut raw)?.is_err() {
+                return Ok(None);
+            }
+            all.extend_from_slice(&raw);
+            part += 1;
+            if part >= header.last_epoch {
+                return Ok(reach::decode(&all));
+            }
+            offset = offset.saturating_add(header.total());
+        }
+    }
+
     /// Seqnos at which there are keyframes.
     pub fn keyframes(&self) -> impl Iterator<Item = u64> + '_ {
         self.index.keyframes.iter().filter(|keyframe| keyframe.part == 0).map(|keyframe| keyframe.seqno)
@@ -281,6 +332,12 @@ impl Trace {
                     what: "it cannot be read",
                 });
             }
+        }
+        if let Some(ScanRef::At(offset)) = self.end.as_ref().and_then(|end| end.scan.clone())
+            && self.read_reach(offset)?.is_none()
+        {
+            let kind = Some(BlockKind::Reach);
+            found.push(Warning::Damaged { offset, kind, events: 0, what: "it cannot be read" });
         }
         for warning in found {
             if !self.warnings.contains(&warning) {
@@ -496,6 +553,11 @@ impl Trace {
                         self.complete = true;
                         at = self.size;
                         continue;
+                    }
+                }
+                Some(BlockKind::Reach) => {
+                    if header.first_epoch == 0 {
+                        self.scanned_at = Some(at);
                     }
                 }
                 Some(BlockKind::End) => {}

@@ -21,6 +21,7 @@ use crate::keyframe::{BLOCKS_A_PART, put_live};
 use crate::model::{
     ClockPoint, End, EventBlock, LiveBlock, Mark, Meta, ModuleDef, NodeDef, RssSample, ThreadDef, ThreadNo,
 };
+use crate::reach::{self, Reach, ScanRef};
 
 /// How block payloads are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ const PART_MAX: usize = 256 << 10;
 const GROUP_TARGET: usize = 1 << 20;
 /// Raw bytes of definitions above which they are written at once.
 const DEFS_TARGET: usize = 128 << 10;
+/// Bytes of a scan's record in one block.
+const REACH_PART: usize = 4 << 20;
 /// The longest reason kept in the end record, bytes.
 const CUT_MAX: usize = 512;
 
@@ -399,6 +402,34 @@ impl Writer {
         self.index.keyframes.extend(refs);
         self.keyframe_bytes += total;
         Ok(true)
+    }
+
+    /// What a scan found; to be called after an epoch's end. The result goes into
+    /// [`End::scan`].
+    ///
+    /// # Errors
+    /// As [`Writer::events`].
+    pub fn reach(&mut self, reach: &Reach) -> Result<ScanRef, TraceError> {
+        self.flush()?;
+        let raw = reach::encode(reach);
+        let parts = raw.len().div_ceil(REACH_PART).max(1);
+        let offset = self.len;
+        let mut out = Vec::new();
+        let mut bounds = vec![0];
+        for (part, bytes) in raw.chunks(REACH_PART).enumerate() {
+            let header = BlockHeader {
+                kind: BlockKind::Reach as u8,
+                first: self.seqno,
+                last: self.last_stamp,
+                first_epoch: part as u32,
+                last_epoch: parts as u32,
+                ..BlockHeader::default()
+            };
+            self.packer.block(&mut out, self.len, self.file_id, header, bytes);
+            bounds.push(out.len() as u64);
+        }
+        self.append(&out, &bounds)?;
+        Ok(ScanRef::At(offset))
     }
 
     /// Bytes that a keyframe may have now so that [`Writer::keyframe`] takes it.

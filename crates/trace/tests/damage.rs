@@ -6,7 +6,28 @@ use common::*;
 use std::fs;
 
 use highwater_trace::model::*;
+use highwater_trace::reach::{Amount, Class, Reach, ReachBlock, ReachSite, Scanned};
 use highwater_trace::{Compression, Trace, TraceError, Warning};
+
+fn scan() -> Reach {
+    let block = |addr: u64| ReachBlock {
+        addr,
+        size: 24,
+        seqno: addr / 16,
+        node: 1,
+        class: Class::Definite,
+        owner: None,
+        retained: 24,
+        pointers: 0,
+    };
+    Reach {
+        seqno: 9,
+        sites: vec![ReachSite { node: 1, owned: Amount { blocks: 2, bytes: 48 }, ..ReachSite::default() }],
+        blocks: (1..40).map(|i| block(i * 4096)).collect(),
+        notes: vec!["a test".to_string()],
+        ..Reach::default()
+    }
+}
 
 /// A small file with every kind of block, and its steps.
 fn small(dir: &std::path::Path) -> (std::path::PathBuf, Vec<u8>, Vec<Step>) {
@@ -17,6 +38,7 @@ fn small(dir: &std::path::Path) -> (std::path::PathBuf, Vec<u8>, Vec<Step>) {
     writer.clock(ClockPoint { stamp: 1_000, ns: 0 }).expect("clock");
     writer.nodes(&[NodeDef { id: 1, parent: 0, pc: 5, module: 0 }]).expect("nodes");
     let mut encoders = [highwater_event::codec::Encoder::default(); 8];
+    let mut found = None;
     for (epoch, runs) in story.iter().enumerate() {
         for run in runs {
             let (start, payload, events) = encode(&mut encoders[run.thread as usize], &run.records);
@@ -28,14 +50,18 @@ fn small(dir: &std::path::Path) -> (std::path::PathBuf, Vec<u8>, Vec<Step>) {
         if epoch % 3 == 1 {
             writer.flush().expect("flush");
         }
+        if epoch == 6 {
+            found = Some(writer.reach(&scan()).expect("reach"));
+        }
         if epoch == 4 {
             writer.mark(&Mark { ns: 4, name: "middle".into() }).expect("mark");
             assert!(writer.keyframe(&[]).expect("keyframe"), "an empty live set is small");
         }
     }
-    writer.finish(&End { how: EndedHow::Exit, ..End::default() }).expect("finish");
+    writer.finish(&End { how: EndedHow::Exit, scan: found, ..End::default() }).expect("finish");
     let trace = Trace::open(&path).expect("open");
     assert_eq!(trace.warnings(), []);
+    assert_eq!(trace.reach().expect("read"), Scanned::Done(Box::new(scan())));
     let steps = all_steps(&trace);
     assert_eq!(steps, expected_steps(&story, &trace));
     let bytes = fs::read(&path).expect("read");
@@ -180,6 +206,27 @@ fn every_flipped_bit_is_found() {
             }
         }
     }
+}
+
+#[test]
+fn a_scan_is_whole_or_not_there() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let (path, bytes, _) = small(dir.path());
+    let record = bytes.windows(5).position(|w| w == b"\xb7HWB\x08").expect("the scan's block");
+    let mut flipped = bytes.clone();
+    flipped[record + 80] ^= 4;
+    fs::write(&path, &flipped).expect("write");
+    let damaged = Scanned::Not("the record of the scan is damaged".to_string());
+    assert_eq!(Trace::open(&path).expect("open").reach().expect("read"), damaged);
+    // Without an end record it is found where it stands, or not at all.
+    let cut = |at: usize| {
+        let mut cut = bytes[..at].to_vec();
+        cut[96..4_128].fill(b' ');
+        fs::write(&path, &cut).expect("write");
+        Trace::open(&path).expect("open").reach().expect("read")
+    };
+    assert!(matches!(cut(bytes.len() - 20), Scanned::Done(scan) if scan.seqno == 9));
+    assert!(matches!(cut(record + 80), Scanned::Not(_)));
 }
 
 #[test]

@@ -6,12 +6,14 @@
 //! | [`pattern`] | LeakSanitizer's patterns |
 //! | [`suppressions`] | what is not reported: files of `leak:pattern`, and the runtime's own residues |
 //! | [`residues`] | the blocks that libc, libstdc++ and the loader never give back |
+//! | [`reach`] | what a scan found unreachable: by stack, suppressed blocks apart |
 //! | [`report`] | what is alive at the end, without what is suppressed |
 //! | [`gates`] | limits that a run must keep |
 
 pub mod findleaks;
 pub mod gates;
 pub mod pattern;
+pub mod reach;
 pub mod report;
 pub mod residues;
 pub mod suppressions;

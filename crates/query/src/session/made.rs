@@ -8,6 +8,7 @@ use highwater_event::node::{Node, NodeId, Truncation};
 use highwater_replay::Options;
 use highwater_symbols::Origin;
 use highwater_trace::model::{Event, Mark, NodeDef, Op, Special, Step, ThreadDef, ThreadNo};
+use highwater_trace::reach::{Reach, Scanned};
 use rustc_hash::FxHashMap;
 
 use super::{Facts, Names, Session, Source};
@@ -20,6 +21,7 @@ pub struct Made {
     /// The facts, to be changed at will.
     pub facts: Facts,
     steps: Vec<Step>,
+    reach: Option<Reach>,
     nodes: FxHashMap<NodeId, NodeDef>,
     names: FxHashMap<u64, Arc<[Frame]>>,
     ns: u64,
@@ -100,6 +102,13 @@ impl Made {
         self
     }
 
+    /// What a scan found at the end.
+    #[must_use]
+    pub fn reach(mut self, reach: Reach) -> Made {
+        self.reach = Some(reach);
+        self
+    }
+
     /// A special record.
     #[must_use]
     pub fn special(mut self, thread: ThreadNo, what: Special) -> Made {
@@ -112,9 +121,13 @@ impl Made {
         if self.facts.path.as_os_str().is_empty() {
             self.facts.path = PathBuf::from("highwater.app.1.hwt");
         }
+        let reach = match self.reach {
+            Some(reach) => Scanned::Done(Box::new(reach)),
+            None => Scanned::Not("recorded without --leak-check".to_string()),
+        };
         Session {
             facts: self.facts,
-            source: Arc::new(Source::Made { steps: self.steps, nodes: self.nodes }),
+            source: Arc::new(Source::Made { steps: self.steps, nodes: self.nodes, reach }),
             names: Names::Made(self.names),
             stacks: FxHashMap::default(),
             replay: Options::default(),
