@@ -286,6 +286,7 @@ impl Image {
             recorder_cpu_ns: cpu_ns().saturating_sub(self.cpu_at_start),
             cut: self.cut.clone(),
             children,
+            scan: None,
             counters,
         };
         let mut bytes = 0;
