@@ -8,8 +8,11 @@
 //! | [`residues`] | the blocks that libc, libstdc++ and the loader never give back |
 //! | [`reach`] | what a scan found unreachable: by stack, suppressed blocks apart |
 //! | [`report`] | what is alive at the end, without what is suppressed |
+//! | [`window`] | made in a window, alive after it |
+//! | [`actions`] | what survives every one of several equal actions |
 //! | [`gates`] | limits that a run must keep |
 
+pub mod actions;
 pub mod findleaks;
 pub mod gates;
 pub mod pattern;
@@ -17,3 +20,4 @@ pub mod reach;
 pub mod report;
 pub mod residues;
 pub mod suppressions;
+pub mod window;
