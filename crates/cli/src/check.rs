@@ -66,6 +66,9 @@ fn compare(args: &Args, colour: Colour, passed: &mut bool) -> anyhow::Result<()>
     let rules = args.suppressed.rules()?;
     let mut session = args.trace.open()?;
     let (replay, stats) = trace::replay(&mut session)?;
+    if stats.modes.sample > 0 && limits.max_temporary.is_some() {
+        bail!("--max-temporary: the recording is a sample (--sample), which does not tell temporary blocks");
+    }
     let leaks = report::live(&mut session, &replay, By::Site, &rules);
     let peak = match limits.max_peak {
         Some(_) => sites::at_peak(&mut session, &replay, By::Site)?,

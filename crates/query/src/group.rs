@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
-use highwater_replay::{LiveBlock, SiteTotals};
+use highwater_replay::{LiveBlock, Replay, SiteTotals};
 use highwater_trace::model::ThreadNo;
 use rustc_hash::FxHashMap;
 
@@ -79,6 +79,8 @@ pub struct Item {
     pub blocks: u64,
     /// Allocations ever made there; equal to `blocks` for a single block.
     pub allocations: u64,
+    /// Variance of `bytes`, where they are an estimate from a sample.
+    pub variance: u64,
     /// Who, of single blocks.
     pub thread: Option<ThreadNo>,
     /// Entry point, of single blocks.
@@ -88,16 +90,47 @@ pub struct Item {
 impl Item {
     /// What a site had at the global peak.
     pub fn at_peak(site: &SiteTotals) -> Item {
-        Item { bytes: site.peak_bytes, blocks: site.peak_blocks, ..Item::of(site) }
+        Item {
+            bytes: site.peak_bytes,
+            blocks: site.peak_blocks,
+            variance: site.peak_variance,
+            ..Item::of(site)
+        }
     }
 
     /// What a site has now.
     pub fn live(site: &SiteTotals) -> Item {
-        Item { bytes: site.live_bytes, blocks: site.live_blocks, ..Item::of(site) }
+        Item {
+            bytes: site.live_bytes,
+            blocks: site.live_blocks,
+            variance: site.live_variance,
+            ..Item::of(site)
+        }
     }
 
     fn of(site: &SiteTotals) -> Item {
-        Item { node: site.node, bytes: 0, blocks: 0, allocations: site.allocations, thread: None, api: None }
+        Item {
+            node: site.node,
+            bytes: 0,
+            blocks: 0,
+            allocations: site.allocations,
+            variance: 0,
+            thread: None,
+            api: None,
+        }
+    }
+
+    /// A block of `replay`, as what it stands for: itself, or all those that a
+    /// sampled one represents.
+    pub fn of_block(block: &LiveBlock, replay: &Replay) -> Item {
+        let weight = replay.weight(block.size, block.seqno);
+        Item {
+            bytes: weight.bytes,
+            blocks: weight.blocks,
+            allocations: weight.blocks,
+            variance: weight.variance,
+            ..Item::from(block)
+        }
     }
 }
 
@@ -108,6 +141,7 @@ impl From<&LiveBlock> for Item {
             bytes: block.size,
             blocks: 1,
             allocations: 1,
+            variance: 0,
             thread: Some(block.thread),
             api: Some(block.api),
         }
@@ -125,6 +159,8 @@ pub struct Group {
     pub blocks: u64,
     /// Allocations ever made there.
     pub allocations: u64,
+    /// Variance of `bytes`, where they are an estimate from a sample.
+    pub variance: u64,
     /// The stack that has most of the bytes.
     pub node: NodeId,
     /// The same, resolved.
@@ -175,6 +211,7 @@ pub fn group(session: &mut Session, items: impl IntoIterator<Item = Item>, by: B
                 bytes: 0,
                 blocks: 0,
                 allocations: 0,
+                variance: 0,
                 node: item.node,
                 stack: Arc::clone(&stack),
             },
@@ -183,6 +220,7 @@ pub fn group(session: &mut Session, items: impl IntoIterator<Item = Item>, by: B
         sum.group.bytes = sum.group.bytes.saturating_add(item.bytes);
         sum.group.blocks += item.blocks;
         sum.group.allocations += item.allocations;
+        sum.group.variance = sum.group.variance.saturating_add(item.variance);
         if item.bytes > sum.most {
             sum.most = item.bytes;
             sum.group.node = item.node;
@@ -228,7 +266,15 @@ mod tests {
     use crate::session::made::Made;
 
     fn item(node: NodeId, bytes: u64, thread: ThreadNo) -> Item {
-        Item { node, bytes, blocks: 1, allocations: 1, thread: Some(thread), api: Some(ApiKind::Malloc) }
+        Item {
+            node,
+            bytes,
+            blocks: 1,
+            allocations: 1,
+            variance: 0,
+            thread: Some(thread),
+            api: Some(ApiKind::Malloc),
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! | [`filter`] | `-F key=value` |
 //! | [`sort`] | `-S keys` |
 //! | [`group`] | `--by` |
+//! | [`modes`] | what the recording left out on purpose |
 //! | [`summary`] | the facts of a recording and its totals in one value |
 //! | [`leaks`] | which blocks count as leaks, and limits that a run must keep |
 
@@ -20,6 +21,7 @@ pub mod glob;
 pub mod group;
 pub mod instant;
 pub mod leaks;
+pub mod modes;
 pub mod session;
 pub mod site;
 pub mod sort;
@@ -30,6 +32,7 @@ pub mod units;
 pub use filter::Filter;
 pub use group::{By, Group, Item};
 pub use instant::Instant;
+pub use modes::{Counted, Modes};
 pub use session::{Facts, QueryError, Session, SessionOptions};
 pub use sort::{SortKey, SortOrder};
 pub use stack::{Frame, Stack};

@@ -16,6 +16,7 @@ use highwater_trace::{Steps, Trace, TraceError};
 use rustc_hash::FxHashMap;
 
 use crate::instant::Instant;
+use crate::modes::Modes;
 use crate::site;
 use crate::stack::{Frame, Stack, pseudo};
 
@@ -251,12 +252,13 @@ impl Session {
             events: trace.event_count(),
             lost_events: trace.lost_events(),
         };
+        let sample = Modes::of(&facts.meta, None).sample;
         Session {
             facts,
             source: Arc::new(Source::Trace(Box::new(trace))),
             names: Names::Symbols { symbolizer: Box::new(symbolizer), modules },
             stacks: FxHashMap::default(),
-            replay: options.replay,
+            replay: Options { sample, ..options.replay },
             peak: None,
         }
     }
@@ -270,6 +272,11 @@ impl Session {
     /// stream of it is read.
     pub fn source(&self) -> Arc<Source> {
         Arc::clone(&self.source)
+    }
+
+    /// What the recording left out on purpose.
+    pub fn modes(&self) -> Modes {
+        Modes::of(&self.facts.meta, self.facts.end.as_ref())
     }
 
     /// How this session replays.

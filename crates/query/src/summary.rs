@@ -4,6 +4,7 @@ use highwater_event::node::Truncation;
 use highwater_replay::{Replay, Totals};
 use highwater_trace::model::EndedHow;
 
+use crate::modes::Modes;
 use crate::session::Session;
 
 /// What `stats` shows.
@@ -29,6 +30,8 @@ pub struct Stats {
     pub ended: EndedHow,
     /// Exit status or signal number.
     pub code: i32,
+    /// What was left out on purpose.
+    pub modes: Modes,
     /// Is the recording whole?
     pub complete: bool,
     /// Why it is not, one sentence each.
@@ -78,8 +81,17 @@ impl Stats {
             // the two count the same events.
             dropped: totals.dropped.max(facts.lost_events),
             totals,
+            modes: session.modes(),
             ..Stats::default()
         };
+        if let Some(counted) = stats.modes.counted.filter(|_| stats.modes.sample > 0) {
+            // Better than an estimate: the target's threads have counted them.
+            stats.totals.allocations = counted.allocations - counted.small.min(counted.allocations);
+            stats.totals.bytes_allocated = counted.bytes - counted.small_bytes.min(counted.bytes);
+            if stats.modes.min_size == 0 {
+                stats.totals.frees = counted.frees;
+            }
+        }
         for site in replay.sites() {
             match session.truncation(site.node) {
                 None => stats.stacks_complete += site.allocations,

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use highwater_query::Session;
 use highwater_replay::LiveBlock;
+use highwater_replay::sampling::Weight;
 
 use crate::human::{bytes, counted, time};
 use crate::json::Json;
@@ -16,6 +17,7 @@ pub(crate) fn json_blocks<W: Write>(
     session: &mut Session,
     blocks: &[LiveBlock],
 ) -> io::Result<()> {
+    let rate = session.modes().sample;
     json.key("blocks")?;
     json.begin_array()?;
     for block in blocks {
@@ -24,6 +26,11 @@ pub(crate) fn json_blocks<W: Write>(
         json.field_u64("size", block.size)?;
         if let Some(usable) = block.usable {
             json.field_u64("actual_size", usable)?;
+        }
+        if rate > 0 {
+            let weight = Weight::sampled(rate, block.size, block.seqno);
+            json.field_u64("stands_for_bytes", weight.bytes)?;
+            json.field_u64("stands_for_blocks", weight.blocks)?;
         }
         json.field_u64("seqno", block.seqno)?;
         json.field_time("time", block.ns)?;
@@ -42,6 +49,7 @@ pub(crate) fn json_blocks<W: Write>(
 pub fn json<W: Write>(out: W, session: &mut Session, blocks: &[LiveBlock]) -> io::Result<()> {
     let mut json = Json::document(out, "dump")?;
     json_blocks(&mut json, session, blocks)?;
+    crate::modes::json(&mut json, &session.modes(), None)?;
     json.finish()?;
     Ok(())
 }
@@ -79,8 +87,17 @@ pub fn text<W: Write>(
             block.api.name(),
         )?;
     }
-    let total: u64 = blocks.iter().map(|block| block.size).sum();
+    // What the blocks stand for, where they are a sample.
+    let rate = session.modes().sample;
+    let weight = |block: &LiveBlock| match rate {
+        0 => Weight::whole(block.size),
+        rate => Weight::sampled(rate, block.size, block.seqno),
+    };
+    let total: u64 = blocks.iter().map(|block| weight(block).bytes).sum();
+    let number: u64 = blocks.iter().map(|block| weight(block).blocks).sum();
+    let variance = blocks.iter().map(|block| weight(block).variance).fold(0, u64::saturating_add);
+    let sure = crate::modes::give_or_take(variance, 0);
     let shown = if blocks.len() > limit { format!(", {limit} shown") } else { String::new() };
-    writeln!(out, "\n{}, {}{shown}", counted(blocks.len() as u64, "block", "blocks"), bytes(total))?;
+    writeln!(out, "\n{}, {}{sure}{shown}", counted(number, "block", "blocks"), bytes(total))?;
     parts::hint(out, look, session, "leaks", "the same by site")
 }

@@ -67,6 +67,7 @@ pub fn json<W: Write>(out: W, session: &mut Session, errors: &[HeapError]) -> io
         json.end_object()?;
     }
     json.end_array()?;
+    crate::modes::json(&mut json, &session.modes(), None)?;
     json.finish()?;
     Ok(())
 }

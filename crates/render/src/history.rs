@@ -136,6 +136,7 @@ pub fn json<W: Write>(out: W, session: &mut Session, range: &Range) -> Result<()
         json.end_object()
     })?;
     json.end_array()?;
+    crate::modes::json(&mut json, &session.modes(), None)?;
     json.finish()?;
     Ok(())
 }

@@ -15,6 +15,7 @@
 //! | [`own`] | `highwater.self/1`: the recorder's and the agent's own counters |
 //! | [`run_summary`] | the lines at the end of `highwater run` |
 //! | [`notices`] | what a reader must know first: damage, losses |
+//! | [`modes`] | what was left out on purpose, how sure estimates are |
 //! | [`check`] | `highwater.check/1` |
 //! | [`gcc`], [`github`], [`junit`], [`sarif`] | leaks for editors and for CI |
 //! | [`place`] | where a site is, as those want it |
@@ -36,6 +37,7 @@ pub mod human;
 pub mod json;
 pub mod junit;
 pub mod look;
+pub mod modes;
 pub mod notices;
 pub mod own;
 pub mod place;

@@ -5,6 +5,7 @@ use highwater_replay::Replay;
 
 use crate::human::{bytes, count, counted, percent, rate, time};
 use crate::look::Look;
+use crate::modes::give_or_take;
 use crate::parts;
 use crate::sites;
 use crate::stats::{ended_text, error_words};
@@ -42,18 +43,17 @@ pub fn lines(look: &Look, session: &mut Session, stats: &Stats, replay: &Replay)
             rate(totals.allocations, stats.duration_ns)
         ),
     ));
-    lines.push(row(
-        "temporary",
-        format!(
-            "{}, {} of all blocks",
-            count(totals.temporary),
-            percent(totals.temporary, totals.allocations)
-        ),
-    ));
-    let sure = match totals.peak_uncertainty {
-        0 => String::new(),
-        off => format!(", +-{}", bytes(off)),
-    };
+    if stats.modes.sample == 0 {
+        lines.push(row(
+            "temporary",
+            format!(
+                "{}, {} of all blocks",
+                count(totals.temporary),
+                percent(totals.temporary, totals.allocations)
+            ),
+        ));
+    }
+    let sure = give_or_take(totals.sampled.peak_variance, totals.peak_uncertainty);
     lines.push(row(
         "peak",
         format!("{strong}{}{strong:#} at {}{sure}", bytes(totals.peak_bytes), time(totals.peak_ns)),
@@ -65,7 +65,9 @@ pub fn lines(look: &Look, session: &mut Session, stats: &Stats, replay: &Replay)
         lines.push(row("live at end", "nothing: no leaks".to_string()));
     } else {
         let blocks = counted(totals.live_blocks, "block", "blocks");
-        lines.push(row("live at end", format!("{strong}{}{strong:#} in {blocks}", bytes(totals.live_bytes))));
+        let sure = give_or_take(totals.sampled.live_variance, 0);
+        let live = bytes(totals.live_bytes);
+        lines.push(row("live at end", format!("{strong}{live}{strong:#} in {blocks}{sure}")));
         let groups = sites::live(session, replay, By::Site);
         lines.extend(site_lines(look, &groups, LIVE_SITES));
     }

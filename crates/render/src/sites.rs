@@ -4,13 +4,14 @@ use std::io::{self, Write};
 
 use highwater_query::stack::is_pseudo;
 use highwater_query::{By, Group, Item, Session, Stats};
+use highwater_replay::sampling::error95;
 use highwater_replay::{LiveBlock, Replay, Until};
 
 use crate::dump;
 use crate::human::{bytes, count, counted, percent, time};
 use crate::json::Json;
 use crate::look::Look;
-use crate::{RenderError, parts};
+use crate::{RenderError, modes, parts};
 
 /// Who held memory at the global peak, largest first. `replay` is the whole
 /// trace's; groupings that need the blocks themselves read it a second time.
@@ -30,7 +31,7 @@ pub fn at_peak(session: &mut Session, replay: &Replay, by: By) -> Result<Vec<Gro
     }
     let until = Until::Seqno(replay.totals().peak_seqno);
     let part = session.replay_until(until)?;
-    Ok(highwater_query::group::group(session, part.live().map(|block| Item::from(&block)), by))
+    Ok(highwater_query::group::group(session, part.live().map(|block| Item::of_block(&block, &part)), by))
 }
 
 /// Who holds memory at the end of `replay`, largest first.
@@ -38,7 +39,7 @@ pub fn live(session: &mut Session, replay: &Replay, by: By) -> Vec<Group> {
     if by.needs_only_stacks() {
         highwater_query::group::group(session, replay.sites().map(|site| Item::live(&site)), by)
     } else {
-        highwater_query::group::group(session, replay.live().map(|block| Item::from(&block)), by)
+        highwater_query::group::group(session, replay.live().map(|block| Item::of_block(&block, replay)), by)
     }
 }
 
@@ -52,6 +53,9 @@ fn json_groups<W: Write>(json: &mut Json<W>, groups: &[Group]) -> io::Result<()>
         json.field_u64("bytes", group.bytes)?;
         json.field_u64("blocks", group.blocks)?;
         json.field_u64("allocations", group.allocations)?;
+        if group.variance > 0 {
+            json.field_u64("error95", error95(group.variance))?;
+        }
         parts::json_stack(json, &group.stack)?;
         json.end_object()?;
     }
@@ -69,6 +73,7 @@ pub fn peak_json<W: Write>(out: W, stats: &Stats, groups: &[Group], by: By) -> i
     json.field_time("peak_time", stats.totals.peak_ns)?;
     json.field_u64("peak_seqno", stats.totals.peak_seqno)?;
     json.field_u64("peak_uncertainty", stats.totals.peak_uncertainty)?;
+    modes::json(&mut json, &stats.modes, Some(stats))?;
     json.field_bool("complete", stats.complete)?;
     json.field_str("by", by.name())?;
     json_groups(&mut json, groups)?;
@@ -97,10 +102,7 @@ pub fn peak_text<W: Write>(
         return writeln!(out, "no bytes were ever alive: there is no peak");
     }
     let strong = look.palette.strong;
-    let sure = match totals.peak_uncertainty {
-        0 => String::new(),
-        off => format!(", +-{}", bytes(off)),
-    };
+    let sure = modes::give_or_take(totals.sampled.peak_variance, totals.peak_uncertainty);
     writeln!(
         out,
         "{strong}peak {}{strong:#} in {} at {} of {}{sure}\n",
@@ -136,6 +138,7 @@ pub fn leaks_json<W: Write>(
     let mut json = Json::document(out, "leaks")?;
     json.field_u64("live_bytes", stats.totals.live_bytes)?;
     json.field_u64("live_blocks", stats.totals.live_blocks)?;
+    modes::json(&mut json, &stats.modes, Some(stats))?;
     json.field_bool("complete", stats.complete)?;
     json.field_str("by", by.name())?;
     json.key("suspects")?;
@@ -146,6 +149,9 @@ pub fn leaks_json<W: Write>(
         parts::json_site(&mut json, group.stack.site())?;
         json.field_u64("bytes", group.bytes)?;
         json.field_u64("blocks", group.blocks)?;
+        if group.variance > 0 {
+            json.field_u64("error95", error95(group.variance))?;
+        }
         json.key("methods")?;
         json.begin_array()?;
         json.str("exit")?;
@@ -188,9 +194,10 @@ pub fn leaks_text<W: Write>(
     let strong = look.palette.strong;
     writeln!(
         out,
-        "{strong}live at the end: {}{strong:#} in {}\n",
+        "{strong}live at the end: {}{strong:#} in {}{}\n",
         bytes(totals.live_bytes),
         counted(totals.live_blocks, "block", "blocks"),
+        modes::give_or_take(totals.sampled.live_variance, 0),
     )?;
     table(out, look, groups, totals.live_bytes, by, limit)?;
     parts::hint(out, look, session, "dump --at end", "the blocks one by one")
@@ -206,14 +213,20 @@ fn table<W: Write>(
     limit: usize,
 ) -> io::Result<()> {
     let (strong, dim) = (look.palette.strong, look.palette.dim);
-    writeln!(out, "{strong}{:>11} {:>8} {:>11}  {}{strong:#}", "bytes", "share", "blocks", by.name())?;
+    // Estimates have their error where else the share stands.
+    let estimates = groups.iter().any(|group| group.variance > 0);
+    let second = if estimates { "+-" } else { "share" };
+    writeln!(out, "{strong}{:>11} {second:>8} {:>11}  {}{strong:#}", "bytes", "blocks", by.name())?;
     let width = look.width.saturating_sub(34);
     for group in groups.iter().take(limit) {
         let what = match by {
             By::Site | By::Stack => parts::site_text(look, &group.stack, width),
             _ => crate::human::middle(&group.label, width),
         };
-        let share = percent(group.bytes, whole);
+        let share = match estimates {
+            true => bytes(error95(group.variance)),
+            false => percent(group.bytes, whole),
+        };
         writeln!(out, "{:>11} {share:>8} {:>11}  {what}", bytes(group.bytes), count(group.blocks))?;
         if matches!(by, By::Site | By::Stack) {
             let depth = if by == By::Stack { usize::MAX } else { 2 };
@@ -228,7 +241,11 @@ fn table<W: Write>(
     if groups.len() > limit {
         let rest: u64 = groups.iter().skip(limit).map(|group| group.bytes).sum();
         let more = count((groups.len() - limit) as u64);
-        writeln!(out, "{:>11} {:>8} {:>11}  and {more} more", bytes(rest), percent(rest, whole), "")?;
+        let share = match estimates {
+            true => String::new(),
+            false => percent(rest, whole),
+        };
+        writeln!(out, "{:>11} {share:>8} {:>11}  and {more} more", bytes(rest), "")?;
     }
     Ok(())
 }

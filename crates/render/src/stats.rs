@@ -9,6 +9,7 @@ use highwater_trace::model::EndedHow;
 use crate::human::{bytes, count, counted, percent, rate, time};
 use crate::json::Json;
 use crate::look::Look;
+use crate::modes::give_or_take;
 use crate::parts;
 
 /// The word for how the target ended, as in JSON.
@@ -115,6 +116,7 @@ pub fn json<W: Write>(out: W, stats: &Stats) -> io::Result<()> {
     json.field_str("how", ended_word(stats.ended))?;
     json.field_i64("code", stats.code.into())?;
     json.end_object()?;
+    crate::modes::json(&mut json, &stats.modes, Some(stats))?;
     json.field_bool("complete", stats.complete)?;
     json.key("incomplete")?;
     json.begin_array()?;
@@ -165,13 +167,14 @@ pub fn text<W: Write>(
     row("frees", totals.frees, Some(totals.bytes_freed), String::new())?;
     row("reallocations", totals.reallocations, None, String::new())?;
     let share = format!("{} of allocations", percent(totals.temporary, totals.allocations));
-    row("temporary", totals.temporary, None, share)?;
-    let sure = match totals.peak_uncertainty {
-        0 => String::new(),
-        off => format!(", +-{}", bytes(off)),
-    };
+    if stats.modes.sample == 0 {
+        row("temporary", totals.temporary, None, share)?;
+    }
+    let sure = give_or_take(totals.sampled.peak_variance, totals.peak_uncertainty);
     row("peak", totals.peak_blocks, Some(totals.peak_bytes), format!("at {}{sure}", time(totals.peak_ns)))?;
-    row("live at the end", totals.live_blocks, Some(totals.live_bytes), String::new())?;
+    let sure = give_or_take(totals.sampled.live_variance, 0);
+    let sure = sure.trim_start_matches(", ").to_string();
+    row("live at the end", totals.live_blocks, Some(totals.live_bytes), sure)?;
     writeln!(out)?;
 
     let calls: Vec<String> = totals.calls().iter().map(|(name, n)| format!("{name} {}", count(*n))).collect();

@@ -41,6 +41,7 @@ pub fn json<W: Write>(out: W, session: &Session, threads: &[ThreadTotals]) -> io
         json.end_object()?;
     }
     json.end_array()?;
+    crate::modes::json(&mut json, &session.modes(), None)?;
     json.finish()?;
     Ok(())
 }

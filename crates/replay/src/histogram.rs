@@ -41,11 +41,19 @@ impl Histogram {
         *sum = sum.wrapping_add(value);
     }
 
-    /// Takes back an earlier [`Histogram::add`] of `value`.
-    pub fn remove(&mut self, value: u64) {
+    /// Counts `value` so many times.
+    #[inline]
+    pub fn add_many(&mut self, value: u64, times: u64) {
         let (count, sum) = &mut self.buckets[Self::bucket(value)];
-        *count = count.saturating_sub(1);
-        *sum = sum.wrapping_sub(value);
+        *count = count.wrapping_add(times);
+        *sum = sum.wrapping_add(value.wrapping_mul(times));
+    }
+
+    /// Takes back an earlier [`Histogram::add_many`].
+    pub fn remove_many(&mut self, value: u64, times: u64) {
+        let (count, sum) = &mut self.buckets[Self::bucket(value)];
+        *count = count.saturating_sub(times);
+        *sum = sum.wrapping_sub(value.wrapping_mul(times));
     }
 
     /// The buckets that hold anything, smallest values first.
@@ -71,7 +79,7 @@ mod tests {
         for value in [0, 1, 2, 3, 4, u64::MAX] {
             histogram.add(value);
         }
-        histogram.remove(4);
+        histogram.remove_many(4, 1);
         let ranges: Vec<_> = histogram.buckets().map(|b| (b.low, b.high, b.count)).collect();
         assert_eq!(ranges, [(0, 0, 1), (1, 1, 1), (2, 3, 2), (1 << 63, u64::MAX, 1)]);
     }

@@ -19,6 +19,7 @@
 //! | [`totals`] | what is counted: overall, a thread, a site |
 //! | [`live`] | the live set at an instant, survivors, the difference of two |
 //! | [`errors`] | double, invalid and mismatched frees |
+//! | [`sampling`] | estimates and their errors, where only some blocks were recorded |
 //! | [`peak`] | the highest live size, when, and how sure that is |
 //! | [`series`] | live bytes over time in a bounded number of points |
 //! | [`histogram`] | counts by powers of two |
@@ -42,6 +43,7 @@ pub mod live;
 mod order;
 pub mod peak;
 pub mod replay;
+pub mod sampling;
 pub mod series;
 mod table;
 pub mod totals;

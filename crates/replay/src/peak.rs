@@ -174,11 +174,11 @@ impl Peak {
         self.epoch_upper = self.epoch_upper.max(self.live_bytes.saturating_add_signed(self.above));
     }
 
-    /// A block came, made by `thread`.
+    /// `blocks` blocks of `size` bytes together came, made by `thread`.
     #[inline]
-    pub(crate) fn add(&mut self, size: u64, ns: u64, seqno: u64, thread: u32) {
+    pub(crate) fn add(&mut self, size: u64, blocks: u64, ns: u64, seqno: u64, thread: u32) {
         self.live_bytes = self.live_bytes.wrapping_add(size);
-        self.live_blocks = self.live_blocks.wrapping_add(1);
+        self.live_blocks = self.live_blocks.wrapping_add(blocks);
         self.net(thread, size.min(i64::MAX as u64) as i64);
         self.greatest = self.greatest.max(self.live_bytes);
         if self.live_bytes > self.bytes {
@@ -190,11 +190,11 @@ impl Peak {
         }
     }
 
-    /// A block went, freed by `thread`.
+    /// `blocks` blocks of `size` bytes together went, freed by `thread`.
     #[inline]
-    pub(crate) fn sub(&mut self, size: u64, thread: u32) {
+    pub(crate) fn sub(&mut self, size: u64, blocks: u64, thread: u32) {
         self.live_bytes = self.live_bytes.wrapping_sub(size);
-        self.live_blocks = self.live_blocks.wrapping_sub(1);
+        self.live_blocks = self.live_blocks.wrapping_sub(blocks);
         self.net(thread, -(size.min(i64::MAX as u64) as i64));
     }
 
@@ -216,12 +216,12 @@ mod tests {
 
     fn add(peak: &mut Peak, size: u64, stamp: u64, thread: u32) {
         peak.tick(thread, stamp);
-        peak.add(size, stamp, stamp, thread);
+        peak.add(size, 1, stamp, stamp, thread);
     }
 
     fn sub(peak: &mut Peak, size: u64, stamp: u64, thread: u32) {
         peak.tick(thread, stamp);
-        peak.sub(size, thread);
+        peak.sub(size, 1, thread);
     }
 
     #[test]

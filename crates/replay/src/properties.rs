@@ -213,7 +213,7 @@ proptest! {
     fn a_short_memory_only_turns_double_frees_into_foreign_ones(choices in choices(120)) {
         let steps = wild(&choices);
         let full = replay(Options::default(), &steps);
-        let short = replay(Options { remember_freed: 2 }, &steps);
+        let short = replay(Options { remember_freed: 2, ..Options::default() }, &steps);
         prop_assert_eq!(full.live_set(), short.live_set());
         prop_assert!(short.totals().double_free <= full.totals().double_free);
     }

@@ -17,6 +17,7 @@ use crate::histogram::Histogram;
 use crate::live::LiveBlock;
 use crate::order::Kind;
 use crate::peak::Peak;
+use crate::sampling::Weight;
 use crate::series::Series;
 use crate::table::Table;
 use crate::totals::{SiteTotals, ThreadTotals, Totals};
@@ -31,11 +32,14 @@ pub struct Options {
     /// How many frees are remembered. A second free of a block counts as foreign
     /// once more than so many frees lie between the two.
     pub remember_freed: usize,
+    /// The stream is a sample with marks at this mean distance, bytes, and the
+    /// numbers are estimates ([`crate::sampling`]); 0: every block is in it.
+    pub sample: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { remember_freed: 1 << 18 }
+        Options { remember_freed: 1 << 18, sample: 0 }
     }
 }
 
@@ -119,8 +123,10 @@ struct Half {
 impl Replay {
     /// A replay before the first event.
     pub fn new(options: Options) -> Replay {
+        let mut totals = Totals::default();
+        totals.sampled.rate = options.sample;
         Replay {
-            totals: Totals::default(),
+            totals,
             peak: Peak::new(),
             table: Table::default(),
             freed: FreedRing::new(options.remember_freed),
@@ -252,8 +258,20 @@ impl Replay {
         totals.peak_ns = self.peak.ns;
         totals.peak_seqno = self.peak.seqno;
         totals.peak_uncertainty = if self.threads.len() > 1 { self.peak.uncertainty() } else { 0 };
-        totals.events = totals.allocations + totals.frees;
+        totals.events = match totals.sampled.rate {
+            0 => totals.allocations + totals.frees,
+            _ => self.fed,
+        };
         totals
+    }
+
+    /// What a block of the stream stands for.
+    #[inline]
+    pub fn weight(&self, size: u64, seqno: u64) -> Weight {
+        match self.totals.sampled.rate {
+            0 => Weight::whole(size),
+            rate => Weight::sampled(rate, size, seqno.min(MAX_SEQNO)),
+        }
     }
 
     /// The threads, in the order of their first events.
@@ -361,8 +379,6 @@ impl Replay {
         self.peak.tick(thread, event.stamp);
         let kind = if event.op == Op::Free { Kind::Free } else { Kind::Alloc };
         let at = self.log.push(event.addr, thread, family(event.api as u8), kind);
-        let api = event.api as usize & 63;
-        self.totals.by_api[api] += 1;
         match event.op {
             Op::Alloc { size, usable } => {
                 if let Some(usable) = usable {
@@ -377,12 +393,15 @@ impl Replay {
 
     #[inline]
     fn alloc(&mut self, event: &Event, thread: u32, size: u64, at: u32) {
-        self.totals.allocations += 1;
-        self.totals.bytes_allocated = self.totals.bytes_allocated.wrapping_add(size);
-        self.sizes.add(size);
+        let weight = self.weight(size, event.seqno);
+        let (blocks, bytes) = (weight.blocks, weight.bytes);
+        self.totals.allocations += blocks;
+        self.totals.bytes_allocated = self.totals.bytes_allocated.wrapping_add(bytes);
+        self.sizes.add_many(size, blocks);
+        self.totals.by_api[event.api as usize & 63] += blocks;
         if event.pair.is_some() {
-            self.totals.reallocations += 1;
-            self.totals.pairs[usize::from(event.api == ApiKind::Reallocarray)] += 1;
+            self.totals.reallocations += blocks;
+            self.totals.pairs[usize::from(event.api == ApiKind::Reallocarray)] += blocks;
         }
         let (site, new) = self.site_index.index(event.node);
         if new {
@@ -400,16 +419,18 @@ impl Replay {
         self.place(&fields, at);
         if let Some(site) = self.sites.get_mut(site as usize) {
             site.settle(self.peak.epoch);
-            site.allocations += 1;
-            site.bytes = site.bytes.wrapping_add(size);
-            site.live_blocks += 1;
-            site.live_bytes = site.live_bytes.wrapping_add(size);
+            site.allocations += blocks;
+            site.bytes = site.bytes.wrapping_add(bytes);
+            site.live_blocks += blocks;
+            site.live_bytes = site.live_bytes.wrapping_add(bytes);
+            site.variance = site.variance.saturating_add(weight.variance);
+            site.live_variance = site.live_variance.wrapping_add(weight.variance);
         }
         if let Some(totals) = self.threads.get_mut(thread as usize) {
-            totals.allocations += 1;
-            totals.bytes_allocated = totals.bytes_allocated.wrapping_add(size);
-            totals.live_blocks += 1;
-            totals.live_bytes = totals.live_bytes.wrapping_add(size);
+            totals.allocations += blocks;
+            totals.bytes_allocated = totals.bytes_allocated.wrapping_add(bytes);
+            totals.live_blocks += blocks;
+            totals.live_bytes = totals.live_bytes.wrapping_add(bytes);
             totals.last_alloc = fields.seqno;
             totals.last_ns = self.now;
             if totals.live_bytes > totals.peak_bytes {
@@ -417,7 +438,14 @@ impl Replay {
                 totals.peak_ns = self.now;
             }
         }
-        self.peak.add(size, self.now, event.seqno, thread);
+        let peak = self.peak.epoch;
+        self.peak.add(bytes, blocks, self.now, event.seqno, thread);
+        if self.totals.sampled.rate != 0 {
+            self.totals.sampled.made(&weight);
+            if self.peak.epoch != peak {
+                self.totals.sampled.peaked();
+            }
+        }
     }
 
     /// Puts a new block into the table.
@@ -445,6 +473,7 @@ impl Replay {
     #[inline]
     fn free(&mut self, event: &Event, thread: u32, at: u32) {
         self.totals.frees += 1;
+        self.totals.by_api[event.api as usize & 63] += 1;
         if let Some(totals) = self.threads.get_mut(thread as usize) {
             totals.frees += 1;
             totals.last_ns = self.now;
@@ -461,6 +490,11 @@ impl Replay {
             self.mismatched(event, &fields, at);
         }
         self.table.get_mut(place).set_live(false);
+        if self.totals.sampled.rate != 0 {
+            // The event itself is counted; the others that it stands for:
+            let others = self.weight(fields.size, fields.seqno).blocks - 1;
+            self.count_frees(event.api, thread, others);
+        }
         let temporary = self.released(&fields, thread);
         let freed = Freed {
             place,
@@ -486,35 +520,53 @@ impl Replay {
         }
     }
 
+    /// Counts `more` frees through `api`; they may be fewer (a difference that wraps).
+    #[cold]
+    fn count_frees(&mut self, api: ApiKind, thread: u32, more: u64) {
+        self.totals.frees = self.totals.frees.wrapping_add(more);
+        let count = &mut self.totals.by_api[api as usize & 63];
+        *count = count.wrapping_add(more);
+        if let Some(totals) = self.threads.get_mut(thread as usize) {
+            totals.frees = totals.frees.wrapping_add(more);
+        }
+    }
+
     /// Accounts for a block that ends now, freed by `thread`; says whether it
     /// was temporary.
     #[inline]
     fn released(&mut self, block: &Fields, thread: u32) -> bool {
-        let size = block.size;
-        self.totals.bytes_freed = self.totals.bytes_freed.wrapping_add(size);
-        self.lifetimes.add(self.now.saturating_sub(block.ns));
+        let weight = self.weight(block.size, block.seqno);
+        let (blocks, bytes) = (weight.blocks, weight.bytes);
+        self.totals.bytes_freed = self.totals.bytes_freed.wrapping_add(bytes);
+        self.lifetimes.add_many(self.now.saturating_sub(block.ns), blocks);
         if !self.usable.is_empty() {
             self.usable.remove(&block.seqno);
         }
         let mut temporary = false;
         if let Some(totals) = self.threads.get_mut(thread as usize) {
-            totals.bytes_freed = totals.bytes_freed.wrapping_add(size);
-            temporary = block.thread == thread && totals.last_alloc == block.seqno;
-            totals.temporary += u64::from(temporary);
+            totals.bytes_freed = totals.bytes_freed.wrapping_add(bytes);
+            // A sample does not say what was made between.
+            temporary =
+                block.thread == thread && totals.last_alloc == block.seqno && self.totals.sampled.rate == 0;
+            totals.temporary += u64::from(temporary) * blocks;
         }
         if let Some(maker) = self.threads.get_mut(block.thread as usize) {
-            maker.live_blocks = maker.live_blocks.wrapping_sub(1);
-            maker.live_bytes = maker.live_bytes.wrapping_sub(size);
+            maker.live_blocks = maker.live_blocks.wrapping_sub(blocks);
+            maker.live_bytes = maker.live_bytes.wrapping_sub(bytes);
         }
         if let Some(site) = self.sites.get_mut(block.site as usize) {
             site.settle(self.peak.epoch);
-            site.frees += 1;
-            site.temporary += u64::from(temporary);
-            site.live_blocks = site.live_blocks.wrapping_sub(1);
-            site.live_bytes = site.live_bytes.wrapping_sub(size);
+            site.frees += blocks;
+            site.temporary += u64::from(temporary) * blocks;
+            site.live_blocks = site.live_blocks.wrapping_sub(blocks);
+            site.live_bytes = site.live_bytes.wrapping_sub(bytes);
+            site.live_variance = site.live_variance.wrapping_sub(weight.variance);
         }
-        self.totals.temporary += u64::from(temporary);
-        self.peak.sub(size, thread);
+        self.totals.temporary += u64::from(temporary) * blocks;
+        self.peak.sub(bytes, blocks, thread);
+        if self.totals.sampled.rate != 0 {
+            self.totals.sampled.went(&weight);
+        }
         temporary
     }
 
@@ -716,34 +768,44 @@ impl Replay {
         if let Some(contest) = self.contests.get_mut(&addr) {
             contest.ended(block.seqno, None);
         }
+        let weight = self.weight(block.size, block.seqno);
         if self.threads.len() > 1 {
-            self.peak.widen(block.size);
+            self.peak.widen(weight.bytes);
         }
-        self.peak.add(block.size, self.now, half.seqno, by);
+        if self.totals.sampled.rate != 0 {
+            self.count_frees(api, by, 1u64.wrapping_sub(weight.blocks));
+        }
+        self.peak.add(weight.bytes, weight.blocks, self.now, half.seqno, by);
         self.series.note(self.now, self.peak.live_bytes);
     }
 
     /// Takes back what [`Replay::released`] counted at `ns`, but not the peak's
     /// part.
     fn unreleased(&mut self, block: &Fields, thread: u32, ns: u64, temporary: bool) {
-        let (size, temporary) = (block.size, u64::from(temporary));
-        self.totals.bytes_freed = self.totals.bytes_freed.wrapping_sub(size);
+        let weight = self.weight(block.size, block.seqno);
+        let (blocks, bytes) = (weight.blocks, weight.bytes);
+        let temporary = u64::from(temporary) * blocks;
+        self.totals.bytes_freed = self.totals.bytes_freed.wrapping_sub(bytes);
         self.totals.temporary = self.totals.temporary.wrapping_sub(temporary);
-        self.lifetimes.remove(ns.saturating_sub(block.ns));
+        self.lifetimes.remove_many(ns.saturating_sub(block.ns), blocks);
+        if self.totals.sampled.rate != 0 {
+            self.totals.sampled.came(&weight);
+        }
         if let Some(totals) = self.threads.get_mut(thread as usize) {
-            totals.bytes_freed = totals.bytes_freed.wrapping_sub(size);
+            totals.bytes_freed = totals.bytes_freed.wrapping_sub(bytes);
             totals.temporary = totals.temporary.wrapping_sub(temporary);
         }
         if let Some(maker) = self.threads.get_mut(block.thread as usize) {
-            maker.live_blocks += 1;
-            maker.live_bytes = maker.live_bytes.wrapping_add(size);
+            maker.live_blocks += blocks;
+            maker.live_bytes = maker.live_bytes.wrapping_add(bytes);
         }
         if let Some(site) = self.sites.get_mut(block.site as usize) {
             site.settle(self.peak.epoch);
-            site.frees = site.frees.wrapping_sub(1);
+            site.frees = site.frees.wrapping_sub(blocks);
             site.temporary = site.temporary.wrapping_sub(temporary);
-            site.live_blocks += 1;
-            site.live_bytes = site.live_bytes.wrapping_add(size);
+            site.live_blocks += blocks;
+            site.live_bytes = site.live_bytes.wrapping_add(bytes);
+            site.live_variance = site.live_variance.wrapping_add(weight.variance);
         }
     }
 

@@ -4,6 +4,8 @@ use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
 use highwater_trace::model::ThreadNo;
 
+use crate::sampling::Sampled;
+
 /// Totals of a recording, or of its part that was replayed.
 ///
 /// Both halves of a realloc count, in `allocations` and in `frees`; neither
@@ -69,6 +71,8 @@ pub struct Totals {
     pub by_api: [u64; 64],
     /// Complete pairs of `realloc` and of `reallocarray`.
     pub(crate) pairs: [u64; 2],
+    /// Where the numbers above are estimates: the sample behind them.
+    pub sampled: Sampled,
 }
 
 impl Default for Totals {
@@ -101,6 +105,7 @@ impl Default for Totals {
             last_ns: 0,
             by_api: [0; 64],
             pairs: [0; 2],
+            sampled: Sampled::default(),
         }
     }
 }
@@ -208,6 +213,13 @@ pub struct SiteTotals {
     pub peak_blocks: u64,
     /// Their requested bytes.
     pub peak_bytes: u64,
+    /// Variance of `bytes`, of `live_bytes` and of `peak_bytes` where they are
+    /// estimates from a sample; else 0. See [`crate::sampling`].
+    pub variance: u64,
+    /// See `variance`.
+    pub live_variance: u64,
+    /// See `variance`.
+    pub peak_variance: u64,
     /// The global peak that `peak_*` belong to.
     epoch: u64,
 }
@@ -224,6 +236,9 @@ impl SiteTotals {
             live_bytes: 0,
             peak_blocks: 0,
             peak_bytes: 0,
+            variance: 0,
+            live_variance: 0,
+            peak_variance: 0,
             epoch,
         }
     }
@@ -246,6 +261,7 @@ impl SiteTotals {
             self.epoch = epoch;
             self.peak_blocks = self.live_blocks;
             self.peak_bytes = self.live_bytes;
+            self.peak_variance = self.live_variance;
         }
     }
 }

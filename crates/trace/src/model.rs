@@ -38,8 +38,18 @@ pub struct Meta {
     /// Host name.
     pub host: String,
     /// Recording options that left something out or added something, by name
-    /// (`min_size=64`, `depth=16`, `on_full=drop`, `actual_size`, `no_free_stacks`).
+    /// (`min_size=64`, `sample=524288`, `cull=10ms`, `live_only`, `depth=16`, `on_full=drop`, `actual_size`, `no_free_stacks`).
     pub options: Vec<String>,
+}
+
+impl Meta {
+    /// The value of an option of the recording (`""` for one without), if it was given.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.iter().find_map(|option| match option.split_once('=') {
+            Some((key, value)) => (key == name).then_some(value),
+            None => (option == name).then_some(""),
+        })
+    }
 }
 
 /// A point at which both clocks were read; times between two points are

@@ -50,7 +50,7 @@ pub fn live(session: &mut Session, replay: &Replay, by: By, rules: &Suppressions
     let items: Vec<Item> = if by.needs_only_stacks() {
         replay.sites().map(|site| Item::live(&site)).collect()
     } else {
-        replay.live().map(|block| Item::from(&block)).collect()
+        replay.live().map(|block| Item::of_block(&block, replay)).collect()
     };
     let mut leaks = Leaks::default();
     let (mut kept, mut hidden) = (Vec::new(), Vec::new());

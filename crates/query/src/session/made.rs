@@ -12,6 +12,7 @@ use highwater_trace::reach::{Reach, Scanned};
 use rustc_hash::FxHashMap;
 
 use super::{Facts, Names, Session, Source};
+use crate::modes::Modes;
 use crate::stack::{Frame, pseudo};
 
 /// Builds a [`Session`] value by value. Each event comes 10 ms after the one
@@ -125,12 +126,13 @@ impl Made {
             Some(reach) => Scanned::Done(Box::new(reach)),
             None => Scanned::Not("recorded without --leak-check".to_string()),
         };
+        let sample = Modes::of(&self.facts.meta, None).sample;
         Session {
             facts: self.facts,
             source: Arc::new(Source::Made { steps: self.steps, nodes: self.nodes, reach }),
             names: Names::Made(self.names),
             stacks: FxHashMap::default(),
-            replay: Options::default(),
+            replay: Options { sample, ..Options::default() },
             peak: None,
         }
     }

@@ -147,7 +147,9 @@ impl Replay {
         for &seqno in &contest.mismatched {
             self.take_back_mismatch(seqno);
         }
-        self.peak.widen(contest.made.iter().map(|made| made.fields.size).sum());
+        let bytes = contest.made.iter().map(|made| self.weight(made.fields.size, made.fields.seqno).bytes);
+        let bytes = bytes.sum();
+        self.peak.widen(bytes);
         let last = self.last_of(&contest, items, order.live);
         self.leave(&mut contest, last);
         self.mend_halves(&contest, items, &order);
@@ -246,7 +248,8 @@ impl Replay {
             self.usable.insert(made.fields.seqno, usable);
         }
         self.put_back(&made.fields);
-        self.peak.add(made.fields.size, self.now, made.fields.seqno, made.fields.thread);
+        let weight = self.weight(made.fields.size, made.fields.seqno);
+        self.peak.add(weight.bytes, weight.blocks, self.now, made.fields.seqno, made.fields.thread);
         self.series.note(self.now, self.peak.live_bytes);
     }
 
