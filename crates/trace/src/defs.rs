@@ -1,6 +1,8 @@
 //! Definition blocks: small records of many kinds, each a tag byte and fields.
 
-use crate::model::{ClockPoint, Mark, ModuleDef, NodeDef, RssSample, ThreadDef};
+use crate::model::{
+    ClockPoint, Mark, ModuleDef, NameDef, NameFrame, NodeDef, Note, Renumbered, RssSample, ThreadDef,
+};
 use crate::varint::{Reader, put, put_bytes, put_signed};
 
 const CLOCK: u8 = 1;
@@ -9,6 +11,12 @@ const THREAD: u8 = 3;
 const NODES: u8 = 4;
 const RSS: u8 = 5;
 const MARK: u8 = 6;
+/// From here on a tag is followed by the length of its fields, so that a reader
+/// passes over what it does not know.
+const WITH_LENGTH: u8 = 64;
+const NAME: u8 = 64;
+const RENUMBERED: u8 = 65;
+const NOTE: u8 = 66;
 
 pub(crate) fn put_clock(out: &mut Vec<u8>, point: ClockPoint) {
     out.push(CLOCK);
@@ -65,6 +73,67 @@ pub(crate) fn put_mark(out: &mut Vec<u8>, mark: &Mark) {
     put_bytes(out, mark.name.as_bytes());
 }
 
+/// Tag, length, fields.
+fn put_with_length(out: &mut Vec<u8>, tag: u8, fields: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = Vec::new();
+    fields(&mut bytes);
+    out.push(tag);
+    put_bytes(out, &bytes);
+}
+
+pub(crate) fn put_name(out: &mut Vec<u8>, name: &NameDef) {
+    put_with_length(out, NAME, |out| {
+        put(out, u64::from(name.module));
+        put(out, name.pc);
+        for frame in &name.frames {
+            put_bytes(out, frame.function.as_bytes());
+            // 0 is no offset.
+            put(out, frame.offset.map_or(0, |offset| offset.saturating_add(1)));
+            put_bytes(out, frame.module.as_bytes());
+            put_bytes(out, frame.file.as_bytes());
+            put(out, u64::from(frame.line));
+        }
+    });
+}
+
+pub(crate) fn put_renumbered(out: &mut Vec<u8>, run: Renumbered) {
+    put_with_length(out, RENUMBERED, |out| {
+        put(out, run.seqno);
+        put(out, run.original);
+    });
+}
+
+pub(crate) fn put_note(out: &mut Vec<u8>, note: &Note) {
+    put_with_length(out, NOTE, |out| {
+        put_bytes(out, note.name.as_bytes());
+        out.extend_from_slice(&note.value);
+    });
+}
+
+fn read_with_length(tag: u8, mut fields: Reader<'_>) -> Option<Option<Definition>> {
+    Some(Some(match tag {
+        NAME => {
+            let mut name = NameDef { module: fields.u16()?, pc: fields.u64()?, frames: Vec::new() };
+            while !fields.is_empty() {
+                name.frames.push(NameFrame {
+                    function: fields.text()?,
+                    offset: fields.u64()?.checked_sub(1),
+                    module: fields.text()?,
+                    file: fields.text()?,
+                    line: fields.u32()?,
+                });
+            }
+            Definition::Name(name)
+        }
+        RENUMBERED => Definition::Renumbered(Renumbered { seqno: fields.u64()?, original: fields.u64()? }),
+        NOTE => {
+            let name = fields.text()?;
+            Definition::Note(Note { name, value: fields.rest().to_vec() })
+        }
+        _ => return Some(None),
+    }))
+}
+
 /// One definition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Definition {
@@ -74,6 +143,9 @@ pub(crate) enum Definition {
     Node(NodeDef),
     Rss(RssSample),
     Mark(Mark),
+    Name(NameDef),
+    Renumbered(Renumbered),
+    Note(Note),
 }
 
 /// Hands every definition in `bytes` to `each`. `None` if the bytes are not
@@ -114,6 +186,12 @@ pub(crate) fn read(bytes: &[u8], mut each: impl FnMut(Definition)) -> Option<()>
                 each(Definition::Rss(RssSample { ns: reader.u64()?, rss: reader.u64()?, own: reader.u64()? }))
             }
             MARK => each(Definition::Mark(Mark { ns: reader.u64()?, name: reader.text()? })),
+            tag @ WITH_LENGTH.. => {
+                let fields = Reader::new(reader.bytes()?);
+                if let Some(definition) = read_with_length(tag, fields)? {
+                    each(definition);
+                }
+            }
             _ => return None,
         }
     }
@@ -150,6 +228,22 @@ mod tests {
         put_nodes(&mut bytes, &nodes);
         put_rss(&mut bytes, RssSample { ns: 1, rss: 2, own: 3 });
         put_mark(&mut bytes, &Mark { ns: 5, name: "ready".into() });
+        let frame = NameFrame {
+            function: "parse(int)".into(),
+            offset: Some(0),
+            module: "liba.so".into(),
+            file: "a.c".into(),
+            line: 7,
+        };
+        let names = [
+            NameDef { module: 3, pc: 77, frames: vec![frame, NameFrame::default()] },
+            NameDef { module: 0xfffe, pc: u64::MAX, frames: Vec::new() },
+        ];
+        names.iter().for_each(|name| put_name(&mut bytes, name));
+        let run = Renumbered { seqno: 5, original: u64::MAX };
+        put_renumbered(&mut bytes, run);
+        let note = Note { name: "dtrace.report".into(), value: vec![0, 255] };
+        put_note(&mut bytes, &note);
         let mut got = Vec::new();
         assert_eq!(read(&bytes, |d| got.push(d)), Some(()));
         let mut want = vec![Definition::Clock(ClockPoint { stamp: 1, ns: 2 })];
@@ -157,11 +251,24 @@ mod tests {
         want.extend(nodes.map(Definition::Node));
         want.push(Definition::Rss(RssSample { ns: 1, rss: 2, own: 3 }));
         want.push(Definition::Mark(Mark { ns: 5, name: "ready".into() }));
+        want.extend(names.map(Definition::Name));
+        want.extend([Definition::Renumbered(run), Definition::Note(note)]);
         assert_eq!(got, want);
         for cut in 1..bytes.len() {
             let mut fewer = Vec::new();
             let _ = read(&bytes[..cut], |d| fewer.push(d));
             assert_eq!(fewer, want[..fewer.len()]);
         }
+    }
+    #[test]
+    fn a_definition_of_a_later_version_is_passed_over() {
+        let mut bytes = Vec::new();
+        put_rss(&mut bytes, RssSample { ns: 1, rss: 2, own: 3 });
+        put_with_length(&mut bytes, 200, |out| out.extend([1, 2, 3]));
+        put_mark(&mut bytes, &Mark { ns: 5, name: "ready".into() });
+        let mut got = 0;
+        assert_eq!(read(&bytes, |_| got += 1), Some(()));
+        assert_eq!(got, 2);
+        assert_eq!(read(&[9, 0], |_| ()), None, "below 64 nobody knows how long it is");
     }
 }

@@ -13,6 +13,7 @@
 //! | [`writer`] | [`Writer`] |
 //! | [`reader`] | [`Trace`]: opening, recovery, definitions, keyframes |
 //! | [`steps`] | [`Steps`]: the merged order |
+//! | [`recording`] | [`Recording`]: a whole recording as values, for importers |
 //! | [`clock`] | stamps to nanoseconds |
 //! | [`nodes`] | the table of stack nodes |
 //! | [`reach`] | what a scan for unreachable blocks found |
@@ -29,6 +30,7 @@ pub mod model;
 pub mod nodes;
 pub mod reach;
 pub mod reader;
+pub mod recording;
 mod scan;
 pub mod steps;
 mod varint;
@@ -38,5 +40,6 @@ pub use error::{BlockKind, TraceError, Warning};
 pub use frame::FORMAT_VERSION;
 pub use keyframe::Keyframe;
 pub use reader::Trace;
+pub use recording::Recording;
 pub use steps::Steps;
 pub use writer::{Compression, Writer, WriterOptions};

@@ -134,6 +134,52 @@ pub struct Mark {
     pub name: String,
 }
 
+/// The names at an address, where they came with the trace: they are believed
+/// before any file is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameDef {
+    /// As in [`NodeDef::module`].
+    pub module: u16,
+    /// As in [`NodeDef::pc`].
+    pub pc: u64,
+    /// The functions there, inlined ones first, the physical one last.
+    pub frames: Vec<NameFrame>,
+}
+
+/// One function at an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameFrame {
+    /// Its name, demangled; empty where unknown.
+    pub function: String,
+    /// Bytes from its start, where known.
+    pub offset: Option<u64>,
+    /// Path of the module; empty: as the module's definition says.
+    pub module: String,
+    /// Source file; empty where unknown.
+    pub file: String,
+    /// Line, from 1; 0 where unknown.
+    pub line: u32,
+}
+
+/// From this event on, events were numbered from `original` on in the data that
+/// the trace was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renumbered {
+    /// Seqno in this trace.
+    pub seqno: u64,
+    /// What it was.
+    pub original: u64,
+}
+
+/// Bytes under a name, for whoever knows what they mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// The name. What it is about, then a dot, then what it says: `dtrace.report`.
+    pub name: String,
+    /// The bytes.
+    pub value: Vec<u8>,
+}
+
 /// A run of records of one thread: exactly the bytes of its ring.
 #[derive(Clone, Copy, Debug)]
 pub struct EventBlock<'a> {

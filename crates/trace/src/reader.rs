@@ -11,7 +11,7 @@ use crate::frame::{
 use crate::group::{BlockInfo, read_table};
 use crate::index::{GroupRef, Index, KeyframeRef};
 use crate::keyframe::{Keyframe, read_live};
-use crate::model::{End, Mark, Meta, ModuleDef, RssSample, ThreadDef};
+use crate::model::{End, Mark, Meta, ModuleDef, NameDef, Note, Renumbered, RssSample, ThreadDef};
 use crate::nodes::Nodes;
 use crate::reach::{self, LEAK_CHECK, Reach, ScanRef, Scanned};
 use crate::scan::{Buffers, GroupBlocks, Source, info};
@@ -36,6 +36,9 @@ pub struct Trace {
     marks: Vec<Mark>,
     /// The latest scan's record met while reading without an index.
     scanned_at: Option<u64>,
+    names: Vec<NameDef>,
+    renumbered: Vec<Renumbered>,
+    notes: Vec<Note>,
     /// What was read without an index: all before this offset.
     scanned: u64,
     /// There is a trailer: nothing more will come.
@@ -79,6 +82,9 @@ impl Trace {
             rss: Vec::new(),
             marks: Vec::new(),
             scanned_at: None,
+            names: Vec::new(),
+            renumbered: Vec::new(),
+            notes: Vec::new(),
             scanned: (FILE_HEADER + END_BLOCK) as u64,
             complete: false,
             ragged: false,
@@ -176,6 +182,26 @@ impl Trace {
     /// Marks, in the order of the file.
     pub fn marks(&self) -> &[Mark] {
         &self.marks
+    }
+
+    /// Names that came with the trace.
+    pub fn names(&self) -> &[NameDef] {
+        &self.names
+    }
+
+    /// The bytes under a name.
+    pub fn note(&self, name: &str) -> Option<&[u8]> {
+        self.notes.iter().rev().find(|note| note.name == name).map(|note| note.value.as_slice())
+    }
+
+    /// The number that an event had in the data that this trace was imported
+    /// from; its own number where that is not told.
+    pub fn original_seqno(&self, seqno: u64) -> u64 {
+        let behind = self.renumbered.partition_point(|run| run.seqno <= seqno);
+        match behind.checked_sub(1).and_then(|at| self.renumbered.get(at)) {
+            Some(run) => run.original.saturating_add(seqno - run.seqno),
+            None => seqno,
+        }
     }
 
     /// The clock.
@@ -481,6 +507,14 @@ impl Trace {
             Definition::Node(node) => self.nodes.define(node),
             Definition::Rss(sample) => self.rss.push(sample),
             Definition::Mark(mark) => self.marks.push(mark),
+            Definition::Name(name) => self.names.push(name),
+            Definition::Renumbered(run) => {
+                // In the order of this trace's numbers; what comes again later counts for nothing.
+                if self.renumbered.last().is_none_or(|last| last.seqno < run.seqno) {
+                    self.renumbered.push(run);
+                }
+            }
+            Definition::Note(note) => self.notes.push(note),
         });
         if sound.is_none() {
             self.damaged(offset, Some(BlockKind::Definitions), 0, "a definition makes no sense");

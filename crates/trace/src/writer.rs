@@ -19,7 +19,8 @@ use crate::group::{BlockInfo, Part, put_parts, put_table};
 use crate::index::{GroupRef, Index, KeyframeRef};
 use crate::keyframe::{BLOCKS_A_PART, put_live};
 use crate::model::{
-    ClockPoint, End, EventBlock, LiveBlock, Mark, Meta, ModuleDef, NodeDef, RssSample, ThreadDef, ThreadNo,
+    ClockPoint, End, EventBlock, LiveBlock, Mark, Meta, ModuleDef, NameDef, NodeDef, Note, Renumbered,
+    RssSample, ThreadDef, ThreadNo,
 };
 use crate::reach::{self, Reach, ScanRef};
 
@@ -261,6 +262,30 @@ impl Writer {
     /// As [`Writer::events`].
     pub fn mark(&mut self, mark: &Mark) -> Result<(), TraceError> {
         self.define(|out| defs::put_mark(out, mark))
+    }
+
+    /// Names at addresses.
+    ///
+    /// # Errors
+    /// As [`Writer::events`].
+    pub fn names(&mut self, names: &[NameDef]) -> Result<(), TraceError> {
+        names.iter().try_for_each(|name| self.define(|out| defs::put_name(out, name)))
+    }
+
+    /// What numbers events had in the data that the trace is made of; in order.
+    ///
+    /// # Errors
+    /// As [`Writer::events`].
+    pub fn renumbered(&mut self, run: Renumbered) -> Result<(), TraceError> {
+        self.define(|out| defs::put_renumbered(out, run))
+    }
+
+    /// Bytes under a name.
+    ///
+    /// # Errors
+    /// As [`Writer::events`].
+    pub fn note(&mut self, note: &Note) -> Result<(), TraceError> {
+        self.define(|out| defs::put_note(out, note))
     }
 
     /// Records of one thread, in the order of the thread. They may be any
