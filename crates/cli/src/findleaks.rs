@@ -1,7 +1,7 @@
 //! `highwater findleaks`: the options, messages and layout of the article's
 //! script, for its text and for traces.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
-use highwater_interchange::dtrace;
+use highwater_interchange::dtrace::{self, trace::Setting};
 use highwater_query::leaks::findleaks::{Event, Survivor, What, by_stack, survivors};
+use highwater_query::session::Source;
 use highwater_query::stack::{base_name, function, function_name, is_pseudo};
-use highwater_query::{Session, SessionOptions, Stack};
+use highwater_query::{SessionOptions, Stack};
 
-use crate::{output, trace};
+use crate::{open, output, trace};
 
 /// Options of `findleaks`. All three are needed; which one is missing is said
 /// in the script's words.
@@ -137,33 +138,59 @@ fn of_text(input: impl BufRead, path: &Path) -> anyhow::Result<Found> {
             "{blocks} blocks whose address was used again: their frees are not in the record"
         ));
     }
-    // The report's order, as the script has it; then what it does not know.
-    let mut alive: HashMap<u64, bool> = found.blocks.iter().map(|block| (block.address, false)).collect();
-    let known: std::collections::HashSet<u64> = events.iter().map(|event| event.address).collect();
+    let known: HashSet<u64> = events.iter().map(|event| event.address).collect();
+    let report: Vec<(u64, bool)> = text
+        .report
+        .iter()
+        .map(|&(address, count)| (address, count, known.contains(&address)))
+        // Of an address without events there is only the count.
+        .filter(|&(_, count, known)| known || count > 0)
+        .map(|(address, _, known)| (address, known))
+        .collect();
+    let suspicious = suspicious(&report, &found.blocks);
+    Ok(Found { blocks: found.blocks, stacks: text.stacks, suspicious })
+}
+
+/// The addresses to show: in the report's order, as the script has it, those with
+/// a block that is alive and those without events; then what it does not know.
+fn suspicious(report: &[(u64, bool)], blocks: &[Survivor]) -> Vec<u64> {
+    let mut alive: HashMap<u64, bool> = blocks.iter().map(|block| (block.address, false)).collect();
     let mut suspicious = Vec::new();
-    for &(address, count) in &text.report {
+    for &(address, known) in report {
         match alive.get_mut(&address) {
             Some(listed) if !*listed => {
                 *listed = true;
                 suspicious.push(address);
             }
             Some(_) => {}
-            // Of an address without events there is only the count.
-            None if count > 0 && !known.contains(&address) => suspicious.push(address),
+            None if !known => suspicious.push(address),
             None => {}
         }
     }
     suspicious.extend(
-        found.blocks.iter().map(|block| block.address).filter(|address| alive.get(address) == Some(&false)),
+        blocks.iter().map(|block| block.address).filter(|address| alive.get(address) == Some(&false)),
     );
-    Ok(Found { blocks: found.blocks, stacks: text.stacks, suspicious })
+    suspicious
 }
 
 fn of_trace(path: &Path) -> anyhow::Result<Found> {
     let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
-    let mut session = Session::open(path, options)?;
+    let mut session = open::session(&[path.to_path_buf()], None, options)?;
     let (replay, stats) = trace::replay(&mut session)?;
     trace::warn(&stats);
+    let source = session.source();
+    // A text that was imported is shown as it was: its numbers, its order, its setting.
+    let imported = match &*source {
+        Source::Trace(trace) => Some(trace),
+        Source::Made { .. } => None,
+    };
+    let note = |name: &str| imported.and_then(|trace| trace.note(name));
+    let setting = note(dtrace::trace::FRAMES).and_then(Setting::from_note).unwrap_or(Setting {
+        indent: 0,
+        before: 1,
+        after: 1,
+    });
+    let report = note(dtrace::trace::REPORT).map(dtrace::trace::report_from_note).unwrap_or_default();
     let mut blocks = replay.live_set();
     blocks.sort_by_key(|block| block.seqno);
     let mut stacks: Vec<String> = Vec::new();
@@ -172,29 +199,34 @@ fn of_trace(path: &Path) -> anyhow::Result<Found> {
     let mut found = Vec::with_capacity(blocks.len());
     for block in blocks {
         let stack = *of_node.entry(block.node).or_insert_with(|| {
-            let text = stack_text(&session.stack(block.node));
+            let text = stack_text(&session.stack(block.node), setting);
             *numbers.entry(text).or_insert_with_key(|text| {
                 stacks.push(text.clone());
                 (stacks.len() - 1) as u32
             })
         });
         let tid = session.facts().thread(block.thread).map_or(block.thread.into(), |def| def.tid.into());
-        found.push(Survivor { seq: block.seqno, address: block.addr, size: block.size, tid, stack });
+        let seq = imported.map_or(block.seqno, |trace| trace.original_seqno(block.seqno));
+        found.push(Survivor { seq, address: block.addr, size: block.size, tid, stack });
     }
-    let suspicious = found.iter().map(|block| block.address).collect();
+    let suspicious = suspicious(&report, &found);
     Ok(Found { blocks: found, stacks, suspicious })
 }
 
 /// A stack as DTrace writes it: ``module`function+0x12``; with a file and line
 /// in place of the offset where they are known.
-fn stack_text(stack: &Stack) -> String {
-    let mut text = String::from("\n");
+fn stack_text(stack: &Stack, setting: Setting) -> String {
+    let mut text = "\n".repeat(setting.before.into());
     for frame in &stack.frames {
+        text += &" ".repeat(setting.indent.into());
         let name = function_name(frame);
         if is_pseudo(frame) || function(frame).is_none() {
             text += &name;
         } else {
-            text += &format!("{}`{name}", base_name(&frame.module));
+            match base_name(&frame.module) {
+                "[unknown]" => text += &name,
+                module => text += &format!("{module}`{name}"),
+            }
             match (&frame.file, frame.line, frame.offset) {
                 (Some(file), Some(line), _) => text += &format!(" ({file}:{line})"),
                 (Some(file), None, _) => text += &format!(" ({file})"),
@@ -204,6 +236,6 @@ fn stack_text(stack: &Stack) -> String {
         }
         text.push('\n');
     }
-    text.push('\n');
+    text += &"\n".repeat(setting.after.into());
     text
 }

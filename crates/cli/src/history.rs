@@ -14,6 +14,9 @@ use crate::trace::{self, TraceArgs};
 pub struct Args {
     #[command(flatten)]
     trace: TraceArgs,
+    /// More dumps (mddout.N) of the same run
+    #[arg(value_name = "DUMP")]
+    more: Vec<std::path::PathBuf>,
     /// JSON, document highwater.history/1
     #[arg(long)]
     json: bool,
@@ -34,7 +37,7 @@ pub struct Args {
 /// Events one after the other.
 pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     let filter = trace::filter(&args.filter)?;
-    let mut session = args.trace.open()?;
+    let mut session = args.trace.open_with(&args.more)?;
     let mut at = |text: &Option<String>, default: Until| match text {
         Some(text) => trace::instant(&mut session, text),
         None => Ok(default),

@@ -7,8 +7,10 @@ mod dump;
 mod errors;
 mod findleaks;
 mod history;
+mod import;
 mod leaks;
 mod mdd;
+mod open;
 mod output;
 mod peak;
 mod run;
@@ -73,6 +75,8 @@ enum Command {
     Status(control::StatusArgs),
     /// End a recording; the program runs on
     Stop(control::Stop),
+    /// Make a trace of another tool's file: the DTrace script's text, dumps of a target
+    Import(import::Args),
     /// Print the path of the agent, for LD_PRELOAD by hand
     AgentPath,
     /// Dumps of an embedded target: eCos's commands, numbering, transfer
@@ -114,6 +118,7 @@ fn main() -> ExitCode {
         Command::Mark(args) => output::finish(control::mark(&args)),
         Command::Status(args) => output::finish(control::status(&args, colour)),
         Command::Stop(args) => output::finish(control::stop(&args)),
+        Command::Import(args) => output::finish(import::run(&args)),
         Command::AgentPath => by_hand::agent_path(),
         Command::Mdd(args) => mdd::run(&args),
         Command::InstallLinks(args) => output::finish(mdd::install_links(&args)),

@@ -7,12 +7,13 @@ use anyhow::{Context, anyhow};
 use highwater_query::{Filter, Instant, Session, SessionOptions, Stats};
 use highwater_replay::{Replay, Until};
 
-use crate::output;
+use crate::{open, output};
 
 /// The trace, and where names come from.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TraceArgs {
-    /// The trace; without it the newest highwater.*.hwt in this folder
+    /// The trace, or a dump (mddout.N) or text of the DTrace script; without it the
+    /// newest highwater.*.hwt in this folder
     #[arg(value_name = "TRACE")]
     trace: Option<PathBuf>,
     /// Folder with debug files, beside /usr/lib/debug; may be repeated
@@ -21,6 +22,9 @@ pub struct TraceArgs {
     /// Read sources under B that were built under A; may be repeated
     #[arg(long, value_name = "A=B")]
     map_source: Vec<String>,
+    /// The executable of dumps (mddout.N) of an embedded target
+    #[arg(long, value_name = "FILE")]
+    exe: Option<PathBuf>,
 }
 
 impl TraceArgs {
@@ -29,10 +33,19 @@ impl TraceArgs {
     /// # Errors
     /// No trace, or one that cannot be read.
     pub fn open(&self) -> anyhow::Result<Session> {
-        let path = match &self.trace {
+        self.open_with(&[])
+    }
+
+    /// Opens the trace, which may be the first of several dumps of one run.
+    ///
+    /// # Errors
+    /// No trace, or one that cannot be read; files that do not belong together.
+    pub fn open_with(&self, more: &[PathBuf]) -> anyhow::Result<Session> {
+        let mut files = vec![match &self.trace {
             Some(path) => path.clone(),
             None => newest()?,
-        };
+        }];
+        files.extend_from_slice(more);
         let mut options = SessionOptions { symbols: symbols(), ..SessionOptions::default() };
         options.symbols.debug_dirs.extend(self.debug_dir.iter().cloned());
         for map in &self.map_source {
@@ -40,7 +53,7 @@ impl TraceArgs {
                 map.split_once('=').with_context(|| format!("--map-source {map}: write it as OLD=NEW"))?;
             options.symbols.source_maps.push((from.to_owned(), to.to_owned()));
         }
-        Ok(Session::open(&path, options)?)
+        open::session(&files, self.exe.as_deref(), options)
     }
 }
 

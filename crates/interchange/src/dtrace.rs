@@ -17,6 +17,8 @@
 //! a block, one without gives it back. The report is missing when the recorder
 //! was killed; its counts say nothing that the events do not.
 
+pub mod trace;
+
 use std::collections::HashMap;
 use std::io::{self, BufRead};
 

@@ -2,14 +2,14 @@
 
 mod at;
 pub mod made;
+mod recorded;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_event::layout::{MODULE_MAIN, MODULE_VDSO};
 use highwater_event::node::{Node, NodeId, ROOT, Truncation};
 use highwater_replay::{Options, Replay, Until};
-use highwater_symbols::{ModuleId, ModuleInput, Symbolizer};
+use highwater_symbols::{ModuleId, Symbolizer};
 use highwater_trace::model::{End, Mark, Meta, ModuleDef, NodeDef, RssSample, Step, ThreadDef, ThreadNo};
 use highwater_trace::reach::Scanned;
 use highwater_trace::{Steps, Trace, TraceError};
@@ -200,7 +200,12 @@ impl Source {
 }
 
 enum Names {
-    Symbols { symbolizer: Box<Symbolizer>, modules: FxHashMap<u16, ModuleId> },
+    Symbols {
+        symbolizer: Box<Symbolizer>,
+        modules: FxHashMap<u16, ModuleId>,
+        /// Names that came with the trace, by module and address.
+        given: FxHashMap<(u16, u64), Arc<[Frame]>>,
+    },
     Made(FxHashMap<u64, Arc<[Frame]>>),
 }
 
@@ -225,20 +230,7 @@ impl Session {
 
     /// Takes over an opened trace.
     pub fn of_trace(trace: Trace, options: SessionOptions) -> Session {
-        let mut symbolizer = Symbolizer::new(options.symbols);
-        let mut modules = FxHashMap::default();
-        for module in trace.modules() {
-            let id = symbolizer.add_module(ModuleInput {
-                path: &module.path,
-                build_id: &module.build_id,
-                bias: module.bias,
-                start: module.start,
-                end: module.end,
-                is_main: module.flags & MODULE_MAIN != 0,
-                is_vdso: module.flags & MODULE_VDSO != 0,
-            });
-            modules.insert(module.index, id);
-        }
+        let names = recorded::names(options.symbols, trace.modules(), trace.names());
         let facts = Facts {
             path: trace.path().to_path_buf(),
             file_size: trace.file_size(),
@@ -256,7 +248,7 @@ impl Session {
         Session {
             facts,
             source: Arc::new(Source::Trace(Box::new(trace))),
-            names: Names::Symbols { symbolizer: Box::new(symbolizer), modules },
+            names,
             stacks: FxHashMap::default(),
             replay: Options { sample, ..options.replay },
             peak: None,
@@ -424,10 +416,13 @@ impl Session {
     fn frames(&mut self, module: u16, pc: u64) -> Arc<[Frame]> {
         match &mut self.names {
             // Every address of a stack is a return address.
-            Names::Symbols { symbolizer, modules } => match modules.get(&module) {
-                Some(&id) => symbolizer.frames(id, pc, true),
-                None => symbolizer.frames_no_module(pc, true),
-            },
+            Names::Symbols { symbolizer, modules, given } => {
+                match (given.get(&(module, pc)), modules.get(&module)) {
+                    (Some(frames), _) => Arc::clone(frames),
+                    (None, Some(&id)) => symbolizer.frames(id, pc, true),
+                    (None, None) => symbolizer.frames_no_module(pc, true),
+                }
+            }
             Names::Made(names) => match names.get(&pc) {
                 Some(frames) => Arc::clone(frames),
                 None => Arc::new([Frame {

@@ -185,8 +185,9 @@ fn bare_name(function: &str) -> String {
         return bare;
     }
     if let Some(at) = bare.find("operator") {
-        // Its own name may hold a space; a return type stands before the scope.
-        let start = bare[..at].rfind(' ').map_or(0, |space| space + 1);
+        // Its own name may hold a space; a return type stands before the scope (Sun's
+        // compiler writes `void*operator new(unsigned)`).
+        let start = bare[..at].rfind([' ', '*', '&']).map_or(0, |end| end + 1);
         return bare.split_off(start);
     }
     match bare.trim_end().rsplit_once(' ') {
@@ -252,6 +253,7 @@ mod tests {
         assert_eq!(bare_name("operator new[](unsigned long)"), "operator new[]");
         assert_eq!(bare_name("<alloc::vec::Vec<u8> as Clone>::clone"), "<alloc::vec::Vec<> as Clone>::clone");
         assert_eq!(bare_name("load_file"), "load_file");
+        assert_eq!(bare_name("void*operator new(unsigned)"), "operator new");
         assert_eq!(bare_name("std::ostream& operator<<(std::ostream&, X)"), "operator<<");
     }
 

@@ -38,7 +38,11 @@ pub struct Meta {
     /// Host name.
     pub host: String,
     /// Recording options that left something out or added something, by name
-    /// (`min_size=64`, `sample=524288`, `cull=10ms`, `live_only`, `depth=16`, `on_full=drop`, `actual_size`, `no_free_stacks`).
+    /// (`min_size=64`, `sample=524288`, `cull=10ms`, `live_only`, `depth=16`,
+    /// `on_full=drop`, `actual_size`, `no_free_stacks`).
+    /// Imported ones say `from=TOOL` and what that does not keep: `no_threads`,
+    /// `no_times`, `no_stacks`, `no_history` (only what was alive at the end);
+    /// `tick_hz=100` is the clock that their times were read from.
     pub options: Vec<String>,
 }
 

@@ -7,9 +7,11 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
+use highwater_trace::WriterOptions;
+
 use super::image::Image;
 use super::receive::{Received, Receiver};
-use super::{Dump, Event, ecos, layout, matching, number, raw, read, trace, unwind};
+use super::{ecos, layout, number, raw, read};
 
 /// How the commands that ecosmdd does not have are used.
 pub const USAGE: &str = "\
@@ -172,29 +174,17 @@ fn import(args: &[&OsString], err: &mut dyn Write) -> Result<i32, Failure> {
     }
     let Some(to) = to else { return Err(Failure::Usage("import: -o OUT.hwt is missing".into())) };
     let exe = files.first().filter(|f| ecos::is_executable(f.as_os_str())).cloned();
-    let mut dumps = Vec::new();
-    for file in files.iter().skip(usize::from(exe.is_some())) {
-        dumps.push(read(file).map_err(|e| words(&file.display(), &e))?);
+    let files = files.split_off(usize::from(exe.is_some()));
+    if files.is_empty() {
+        return Err(Failure::Usage("import: a dump is missing".into()));
     }
-    let Some(first) = dumps.first() else { return Err(Failure::Usage("import: a dump is missing".into())) };
-    let mut program = None;
-    let mut tables = unwind::Tables::default();
-    if let Some(path) = exe {
-        let bytes = fs::read(&path).map_err(|e| words(&path.display(), &e))?;
-        let found = matching::matches(first, &bytes).map_err(|e| words(&path.display(), &e))?;
-        tables = unwind::Tables::parse(&bytes);
-        let path = fs::canonicalize(&path).unwrap_or(path);
-        program = Some(trace::Program { path, slide: found.slide });
-    }
-    let slide = program.as_ref().map(|p| p.slide);
-    let chain = |dump: &Dump, event: &Event| match slide {
-        Some(slide) => unwind::verified(dump, event, &tables, slide),
-        None => unwind::unpacked(dump, event),
-    };
-    let done = trace::import(&dumps, program.as_ref(), chain, &to).map_err(|e| words(&to.display(), &e))?;
-    writeln!(err, "highwater: wrote {}: {} events", to.display(), done.events)?;
-    if done.missing > 0 {
-        writeln!(err, "highwater: the history is incomplete: {} events are in no dump", done.missing)?;
+    let done = crate::import::read(crate::import::Format::Mddout, &files, exe.as_deref());
+    let done = done.map_err(|e| Failure::Words(e.to_string()))?;
+    let written = done.recording.write(&to, WriterOptions::default());
+    written.map_err(|e| Failure::Words(e.to_string()))?;
+    writeln!(err, "highwater: wrote {}: {} events", to.display(), done.recording.events.len())?;
+    for warning in &done.warnings {
+        writeln!(err, "highwater: {warning}")?;
     }
     Ok(0)
 }

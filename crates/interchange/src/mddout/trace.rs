@@ -1,27 +1,16 @@
 //! Dumps to a `.hwt` trace, so that every view of highwater works on them.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
 use highwater_event::api::ApiKind;
-use highwater_event::codec::{Encoder, MAX_RECORD, State};
+use highwater_event::layout::MODULE_MAIN;
 use highwater_event::node::{Node, Truncation};
-use highwater_trace::model::{End, EndedHow, EventBlock, Meta, ModuleDef, NodeDef, ThreadDef};
-use highwater_trace::{TraceError, Writer, WriterOptions};
+use highwater_trace::Recording;
+use highwater_trace::model::{self, End, EndedHow, Meta, ModuleDef, NodeDef, Op, ThreadDef};
 
 use super::merge::{self, Entry, MergeError};
 use super::model::{Dump, Event, Unwind, flag};
-
-/// Why no trace was made.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// The dumps do not belong together.
-    #[error("a dump {0}")]
-    Merge(#[from] MergeError),
-    /// The trace could not be written.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-}
 
 /// The target's program.
 #[derive(Clone, Debug, Default)]
@@ -32,20 +21,12 @@ pub struct Program {
     pub slide: u64,
 }
 
-/// What was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// Events.
-    pub events: u64,
-    /// Events of the run that are in no dump.
-    pub missing: u64,
-}
-
 /// Return addresses as stack nodes.
 struct Stacks {
     ids: HashMap<(u32, u64, u16), u32>,
     defs: Vec<NodeDef>,
-    module: u16,
+    /// Start and index of each module, by start.
+    modules: Vec<(u64, u16)>,
 }
 
 impl Stacks {
@@ -58,6 +39,11 @@ impl Stacks {
         id
     }
 
+    fn module(&self, pc: u64) -> u16 {
+        let behind = self.modules.partition_point(|&(start, _)| start <= pc);
+        behind.checked_sub(1).and_then(|at| self.modules.get(at)).map_or(Node::NO_MODULE, |&(_, index)| index)
+    }
+
     /// The node of a backtrace, innermost address first. One that may go on says
     /// that it was cut.
     fn of(&mut self, backtrace: &[u64], whole: bool) -> u32 {
@@ -68,33 +54,9 @@ impl Stacks {
         let mut node =
             if whole { 0 } else { self.node(0, Truncation::DepthLimit as u64, Node::MARKER_MODULE) };
         for &pc in frames.iter().rev() {
-            node = self.node(node, pc, self.module);
+            node = self.node(node, pc, self.module(pc));
         }
         node
-    }
-}
-
-/// One thread's records.
-#[derive(Default)]
-struct Stream {
-    encoder: Encoder,
-    bytes: Vec<u8>,
-    events: u32,
-    first: u64,
-}
-
-impl Stream {
-    /// Appends what `write` writes at the place it is given; it returns the end.
-    fn push(&mut self, stamp: u64, write: impl FnOnce(&mut Encoder, *mut u8) -> *mut u8) {
-        if self.events == 0 {
-            self.first = stamp;
-        }
-        let mut room = [0u8; MAX_RECORD];
-        let start = room.as_mut_ptr();
-        let end = write(&mut self.encoder, start);
-        let len = (end as usize).saturating_sub(start as usize);
-        self.bytes.extend_from_slice(room.get(..len).unwrap_or_default());
-        self.events += 1;
     }
 }
 
@@ -128,48 +90,86 @@ fn arch(dump: &Dump) -> &'static str {
     }
 }
 
-/// Writes the history of the dumps of one run as a new trace. `backtrace` gives the
-/// return addresses of an event that can be trusted (see [`super::unwind`]).
-///
-/// Times are those of the target where it kept them, events of one tick follow
-/// each other by a nanosecond; without times an event's time is its number.
-///
-/// # Errors
-/// If the dumps are of different runs, or the trace cannot be written (an
-/// existing file is not replaced).
-pub fn import(
-    dumps: &[Dump],
-    program: Option<&Program>,
-    mut backtrace: impl FnMut(&Dump, &Event) -> Vec<u64>,
-    to: &Path,
-) -> Result<Summary, ImportError> {
-    let history = merge::merge(dumps)?;
-    let Some(last) = dumps.iter().max_by_key(|d| (d.counters.next_seq, d.threads.len())) else {
-        return Err(MergeError::Nothing.into());
-    };
-    let meta = Meta {
-        writer: concat!("highwater ", env!("CARGO_PKG_VERSION")).into(),
-        exe: program.map(|p| p.path.clone()).unwrap_or_default(),
-        arch: arch(last).into(),
-        stamp_kind: "ns".into(),
-        options: vec![format!("depth={}", last.options.backtrace)],
-        ..Meta::default()
-    };
-    let mut writer = Writer::create(to, &meta, WriterOptions::default())?;
+/// What the target's configuration leaves out, as traces name it.
+fn options(dump: &Dump) -> Vec<String> {
+    let o = &dump.options;
+    let mut list = vec!["from=mddout".to_string(), format!("depth={}", o.backtrace)];
+    let named = [
+        (o.actual, "actual_size"),
+        (!o.thread, "no_threads"),
+        (!o.time, "no_times"),
+        (!o.history, "no_history"),
+        (o.backtrace == 0, "no_stacks"),
+    ];
+    list.extend(named.iter().filter(|(on, _)| *on).map(|(_, name)| name.to_string()));
+    if o.time && dump.tick_hz > 0 {
+        list.push(format!("tick_hz={}", dump.tick_hz));
+    }
+    list
+}
+
+/// The objects that return addresses lie in.
+fn modules(dump: &Dump, program: Option<&Program>) -> Vec<ModuleDef> {
     if let Some(program) = program {
-        writer.module(&ModuleDef {
+        return vec![ModuleDef {
             path: program.path.to_string_lossy().into_owned(),
             bias: program.slide,
             start: program.slide,
             end: u64::MAX,
-            build_id: last.build_id.clone(),
-            flags: highwater_event::layout::MODULE_MAIN,
+            build_id: dump.build_id.clone(),
+            flags: MODULE_MAIN,
             ..ModuleDef::default()
-        })?;
+        }];
     }
-    let module = if program.is_some() { 0 } else { Node::NO_MODULE };
-    let mut stacks = Stacks { ids: HashMap::new(), defs: Vec::new(), module };
-    let mut streams: std::collections::BTreeMap<u8, Stream> = std::collections::BTreeMap::new();
+    let mut found: Vec<_> = dump.modules.iter().filter(|module| !module.path.is_empty()).collect();
+    found.sort_by_key(|module| module.base);
+    let ends = found.iter().skip(1).map(|module| module.base).chain([u64::MAX]);
+    (0u16..)
+        .zip(found.iter().zip(ends))
+        .map(|(index, (module, end))| ModuleDef {
+            index,
+            path: module.path.clone(),
+            bias: module.base,
+            start: module.base,
+            end,
+            ..ModuleDef::default()
+        })
+        .collect()
+}
+
+/// The dumps of one run as a recording. `backtrace` gives the return addresses of
+/// an event that can be trusted (see [`super::unwind`]). Also says how many events
+/// of the run are in no dump.
+///
+/// Times are those of the target where it kept them, events of one tick follow
+/// each other by a nanosecond; without times an event's time is its number. Events
+/// keep the numbers that the target gave them.
+///
+/// # Errors
+/// If the dumps are of different runs, or there are none.
+pub fn recording(
+    dumps: &[Dump],
+    program: Option<&Program>,
+    mut backtrace: impl FnMut(&Dump, &Event) -> Vec<u64>,
+) -> Result<(Recording, u64), MergeError> {
+    let history = merge::merge(dumps)?;
+    let Some(last) = dumps.iter().max_by_key(|d| (d.counters.next_seq, d.threads.len())) else {
+        return Err(MergeError::Nothing);
+    };
+    let modules = modules(last, program);
+    let mut stacks = Stacks {
+        ids: HashMap::new(),
+        defs: Vec::new(),
+        modules: modules.iter().map(|module| (module.start, module.index)).collect(),
+    };
+    let next = last.counters.next_seq;
+    // A counter that has wrapped goes on behind 2^32.
+    let wrapped = history.entries.iter().any(|entry| entry.event().seq >= next);
+    let next_seqno = u64::from(next) + (u64::from(wrapped) << 32);
+    let mut threads = BTreeMap::new();
+    // The latest freeing half of a realloc of each thread.
+    let mut halves: HashMap<u32, u64> = HashMap::new();
+    let mut events = Vec::new();
     let mut now = 0;
     for Entry { block, ended, .. } in &history.entries {
         let event = ended.as_ref().unwrap_or(&block.made);
@@ -182,47 +182,62 @@ pub fn import(
         let trusted = backtrace(last, event);
         let room_left = trusted.iter().filter(|&&pc| pc != 0).count() < usize::from(last.options.backtrace);
         let exact = matches!(last.options.unwind, Unwind::Tables | Unwind::FramePointer);
-        let node = stacks.of(&trusted, exact && room_left);
-        let stream = streams.entry(event.thread.unwrap_or(0)).or_default();
-        if ended.is_some() {
-            let api = api(last, event.kind, true);
-            // SAFETY: `push` hands out MAX_RECORD bytes.
-            stream.push(now, |e, at| unsafe { e.free(at, now, block.ptr, node, api) });
-        } else {
-            let api = api(last, event.kind, false);
-            let pair = event.flags & flag::PAIR != 0 && api.is_realloc();
-            // SAFETY: `push` hands out MAX_RECORD bytes.
-            stream.push(now, |e, at| unsafe {
-                e.alloc(at, now, block.ptr, block.size, node, api, block.actual, pair)
-            });
+        let api = api(last, event.kind, ended.is_some());
+        let thread = u32::from(event.thread.unwrap_or(0));
+        threads.entry(thread).or_insert(now);
+        let seqno = next_seqno - u64::from(next.wrapping_sub(event.seq));
+        let pair = match ended {
+            None if event.flags & flag::PAIR != 0 && api.is_realloc() => halves.get(&thread).copied(),
+            _ => None,
+        };
+        if ended.is_some() && api.is_realloc() {
+            halves.insert(thread, seqno);
         }
-    }
-    writer.nodes(&stacks.defs)?;
-    for (&number, stream) in &streams {
-        let name = last.thread(number).map(|t| t.name.clone()).unwrap_or_default();
-        let thread = u32::from(number);
-        writer.thread(&ThreadDef { thread, tid: thread, name, start: stream.first })?;
-        writer.events(&EventBlock {
+        events.push(model::Event {
+            seqno,
+            ns: now,
+            stamp: now,
             thread,
-            events: stream.events,
-            start: State::default(),
-            payload: &stream.bytes,
-        })?;
+            op: match ended {
+                Some(_) => Op::Free,
+                None => Op::Alloc { size: block.size, usable: block.actual },
+            },
+            api,
+            addr: block.ptr,
+            node: stacks.of(&trusted, exact && room_left),
+            pair,
+        });
     }
-    writer.end_epoch()?;
-    writer.finish(&End {
-        how: EndedHow::Detached,
-        duration_ns: now,
-        dropped: history.missing,
-        ..End::default()
-    })?;
-    Ok(Summary { events: history.entries.len() as u64, missing: history.missing })
+    let name = |thread: u32| u8::try_from(thread).ok().and_then(|number| last.thread(number));
+    let threads = threads.into_iter().map(|(thread, start)| ThreadDef {
+        thread,
+        tid: thread,
+        name: name(thread).map(|thread| thread.name.clone()).unwrap_or_default(),
+        start,
+    });
+    let recording = Recording {
+        meta: Meta {
+            writer: concat!("highwater ", env!("CARGO_PKG_VERSION")).into(),
+            exe: program.map(|p| p.path.clone()).unwrap_or_default(),
+            arch: arch(last).into(),
+            stamp_kind: "ns".into(),
+            options: options(last),
+            ..Meta::default()
+        },
+        end: End { how: EndedHow::Detached, duration_ns: now, dropped: history.missing, ..End::default() },
+        modules,
+        threads: threads.collect(),
+        nodes: stacks.defs,
+        events,
+        ..Recording::default()
+    };
+    Ok((recording, history.missing))
 }
 
 #[cfg(test)]
 mod tests {
-    use highwater_trace::Trace;
     use highwater_trace::model::{Op, Step};
+    use highwater_trace::{Trace, WriterOptions};
 
     use super::*;
     use crate::mddout::unwind;
@@ -234,8 +249,10 @@ mod tests {
         let to = folder.path().join("x.hwt");
         let dump = sample();
         let program = Program { path: "/firmware/app.elf".into(), slide: 0 };
-        let done = import(std::slice::from_ref(&dump), Some(&program), unwind::unpacked, &to).unwrap();
-        assert_eq!(done, Summary { events: 4, missing: 0 });
+        let (made, missing) =
+            recording(std::slice::from_ref(&dump), Some(&program), unwind::unpacked).unwrap();
+        assert_eq!((made.events.len(), missing), (4, 0));
+        made.write(&to, WriterOptions::default()).unwrap();
         let trace = Trace::open(&to).unwrap();
         let mut steps = trace.steps();
         let mut found = Vec::new();
@@ -263,6 +280,30 @@ mod tests {
         assert_eq!(trace.modules()[0].build_id, dump.build_id);
         assert_eq!(trace.end().unwrap().dropped, 0);
         // a second import does not replace it
-        assert!(import(&[dump], None, unwind::unpacked, &to).is_err());
+        assert!(made.write(&to, WriterOptions::default()).is_err());
+    }
+
+    #[test]
+    fn a_counter_that_wrapped_goes_on() {
+        let mut dump = sample();
+        let shift = |event: &mut Event| event.seq = event.seq.wrapping_sub(2);
+        dump.live.iter_mut().for_each(|block| shift(&mut block.made));
+        for past in &mut dump.history {
+            shift(&mut past.block.made);
+            shift(&mut past.ended);
+        }
+        dump.counters.next_seq = dump.counters.next_seq.wrapping_sub(2);
+        let (made, _) = recording(&[dump], None, unwind::unpacked).unwrap();
+        let seqnos: Vec<u64> = made.events.iter().map(|event| event.seqno).collect();
+        assert_eq!(seqnos, [0xffff_fffe, 0xffff_ffff, 0x1_0000_0000, 0x1_0000_0001]);
+    }
+
+    #[test]
+    fn what_the_target_did_not_keep_is_an_option_of_the_trace() {
+        let mut dump = sample();
+        dump.options = Default::default();
+        let (made, _) = recording(&[dump], None, unwind::unpacked).unwrap();
+        let left_out = ["from=mddout", "depth=0", "no_threads", "no_times", "no_history", "no_stacks"];
+        assert_eq!(made.meta.options, left_out);
     }
 }
