@@ -7,6 +7,7 @@ use highwater_event::layout::{MODULE_MAIN, MODULE_VDSO};
 use highwater_symbols::{Frame, ModuleInput, Origin, Symbolizer};
 use highwater_trace::Recording;
 use highwater_trace::model::{ModuleDef, NameDef, Step};
+use highwater_trace::reach::Scanned;
 use rustc_hash::FxHashMap;
 
 use super::{Facts, Names, Session, SessionOptions, Source};
@@ -85,9 +86,10 @@ impl Session {
         };
         let steps = recording.events.into_iter().map(Step::Event).collect();
         let nodes = recording.nodes.into_iter().map(|node| (node.id, node)).collect();
+        let reach = Scanned::Not("it is another tool's recording".to_string());
         Session {
             facts,
-            source: Arc::new(Source::Made { steps, nodes }),
+            source: Arc::new(Source::Made { steps, nodes, reach }),
             names,
             stacks: FxHashMap::default(),
             replay: options.replay,
