@@ -1,9 +1,10 @@
 /* Does what it is told, a word a line on stdin, and says on stdout when it is
  * done:
  *
- *   act      an action: makes a session (kept), a scratch block (given back) and,
- *            from the second on, gives the session before the last one back
- *   bad      the same, and forgets a block of 100 bytes from two threads each
+ *   act      an action: makes a session, a scratch block (given back at once) and
+ *            gives the session of the action before back; the first one also
+ *            fills a table
+ *   bad      the same, and forgets a block of 100 bytes from each of two threads
  *   grow     resizes a kept buffer, made before, by 64 bytes
  *   burst    a thousand short-lived blocks
  *   end      ends
@@ -14,8 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void *sessions[4096];
-static int count;
+static void *session, *table;
 static void *volatile forgotten;
 static char *buffer;
 static size_t buffer_size = 64;
@@ -28,10 +28,12 @@ __attribute__((noinline)) static void *forget(void *unused)
 
 __attribute__((noinline)) static void open_session(void)
 {
-    if (count >= 2)
-        free(sessions[count - 2]);
-    sessions[count++] = calloc(1, 48); /* SESSION */
+    void *last = session;
+    session = calloc(1, 48); /* SESSION */
+    free(last);
     free(malloc(1000));
+    if (!table)
+        table = malloc(5000); /* TABLE */
 }
 
 __attribute__((noinline)) static void grow(void)

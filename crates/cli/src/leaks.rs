@@ -3,15 +3,26 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use highwater_query::leaks::report::{self, Leaks};
 use highwater_query::leaks::suppressions::Suppressions;
-use highwater_query::{By, Session, Stats};
+use highwater_query::{By, Group, Session, Stats};
 use highwater_render::sites::{self, LeaksJson};
 use highwater_render::{gcc, github, junit, place, sarif};
 use highwater_replay::Replay;
 
 use crate::output::{self, Colour};
 use crate::trace::{self, TraceArgs};
+use crate::windows::{self, WindowArgs};
+
+/// What makes a block a leak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Method {
+    /// Alive at the end
+    Exit,
+    /// Made in a window, alive after it
+    Window,
+}
 
 /// How leaks are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -59,6 +70,7 @@ impl SuppressionArgs {
     after_help = "Examples:\n  highwater leaks app.hwt\n  highwater leaks --by stack --json app.hwt\n  \
                   highwater leaks --json --blocks app.hwt | jq '.blocks[0]'\n  \
                   highwater leaks --format sarif app.hwt > leaks.sarif\n  \
+                  highwater leaks --from @A1 --to @A2 --until @A3 app.hwt\n  highwater leaks --windows A app.hwt\n  \
                   highwater leaks --gen-suppressions app.hwt > known.supp; highwater leaks --suppressions known.supp app.hwt"
 )]
 pub struct Args {
@@ -79,6 +91,11 @@ pub struct Args {
     /// For whom
     #[arg(long, value_enum, default_value_t, value_name = "NAME", conflicts_with = "json")]
     format: Format,
+    /// What makes a block a leak [default: exit; window with --from, --to, --until, --windows]
+    #[arg(long, value_enum, value_name = "NAME")]
+    method: Option<Method>,
+    #[command(flatten)]
+    window: WindowArgs,
     #[command(flatten)]
     suppressed: SuppressionArgs,
     /// Show only what is suppressed, and by which rule
@@ -94,6 +111,14 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     let rules = args.suppressed.rules()?;
     let mut session = args.trace.open()?;
     let (replay, mut stats) = trace::replay(&mut session)?;
+    match args.method {
+        Some(Method::Exit) if args.window.is_given() => {
+            bail!("--from, --to, --until and --windows belong to --method window")
+        }
+        Some(Method::Window) => return window(args, colour, &mut session, &stats, &rules),
+        None if args.window.is_given() => return window(args, colour, &mut session, &stats, &rules),
+        Some(Method::Exit) | None => {}
+    }
     let mut leaks = report::live(&mut session, &replay, args.by, &rules);
     if args.show_suppressed {
         std::mem::swap(&mut leaks.groups, &mut leaks.suppressed);
@@ -118,6 +143,60 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     }
     if format != Format::Json {
         trace::notes(&session);
+    }
+    Ok(())
+}
+
+/// What windows left behind.
+fn window(
+    args: &Args,
+    colour: Colour,
+    session: &mut Session,
+    stats: &Stats,
+    rules: &Suppressions,
+) -> anyhow::Result<()> {
+    let mut found = args.window.find(session, args.by, rules)?;
+    if args.show_suppressed {
+        found.some.clear();
+        std::mem::swap(&mut found.all, &mut found.suppressed);
+    }
+    let format = if args.json { Format::Json } else { args.format };
+    if format != Format::Json {
+        trace::warn(stats);
+    }
+    let mut out = output::stdout();
+    let groups = found.groups();
+    match format {
+        _ if args.gen_suppressions => out.write_all(report::generate(&groups).as_bytes())?,
+        Format::Text => windows::text(&mut out, colour, session, &found, args.by, args.limit)?,
+        Format::Json => {
+            highwater_render::windows::json(&mut out, session, stats, &found, args.by, args.blocks)?;
+        }
+        other => write_groups(&mut out, other, session, &groups)?,
+    }
+    out.flush()?;
+    if format == Format::Text {
+        windows::tell(&found);
+    }
+    if format != Format::Json {
+        trace::notes(session);
+    }
+    Ok(())
+}
+
+/// Groups for other programs.
+fn write_groups(
+    out: &mut impl Write,
+    format: Format,
+    session: &Session,
+    groups: &[Group],
+) -> anyhow::Result<()> {
+    match format {
+        Format::Text | Format::Json => {}
+        Format::Gcc => gcc::write(out, groups)?,
+        Format::Sarif => sarif::write(out, groups, &base()?)?,
+        Format::Junit => junit::write(out, groups, &base()?, &session.facts().program())?,
+        Format::Github => github::write(out, groups, &base()?)?,
     }
     Ok(())
 }
@@ -148,10 +227,7 @@ fn write(
             let more = LeaksJson { blocks: blocks.as_deref() };
             sites::leaks_json(&mut out, session, stats, groups, args.by, more)?;
         }
-        Format::Gcc => gcc::write(&mut out, groups)?,
-        Format::Sarif => sarif::write(&mut out, groups, &base()?)?,
-        Format::Junit => junit::write(&mut out, groups, &base()?, &session.facts().program())?,
-        Format::Github => github::write(&mut out, groups, &base()?)?,
+        other => write_groups(&mut out, other, session, groups)?,
     }
     out.flush()?;
     Ok(())

@@ -18,6 +18,7 @@ mod standing;
 mod stats;
 mod threads;
 mod trace;
+mod windows;
 
 use std::process::ExitCode;
 

@@ -108,6 +108,14 @@ impl<W: Write> Json<W> {
         Ok(())
     }
 
+    /// An integer.
+    ///
+    /// # Errors
+    /// The output's.
+    pub fn u64(&mut self, value: u64) -> io::Result<()> {
+        self.raw(format_args!("{value}"))
+    }
+
     fn raw(&mut self, value: std::fmt::Arguments<'_>) -> io::Result<()> {
         self.before_value()?;
         self.out.write_fmt(value)

@@ -21,6 +21,7 @@
 //! | [`place`] | where a site is, as those want it |
 //! | [`findleaks`] | the report of the article's `findleaks` script |
 //! | [`status`] | `highwater.status/1`: recordings that are going on |
+//! | [`windows`] | `highwater.leaks/1` of `--method window` |
 //! | [`look`] | colours and width |
 //! | [`human`] | sizes, counts, times, long names |
 //! | [`json`] | the streaming JSON writer |
@@ -47,6 +48,7 @@ pub mod sites;
 pub mod stats;
 pub mod status;
 pub mod threads;
+pub mod windows;
 
 mod parts;
 

@@ -33,6 +33,16 @@ impl Kept {
         self.survived() == self.blocks.len()
     }
 
+    /// How sure it is that this is a leak: one window may have met what is kept
+    /// for the first time, several equal ones hardly all.
+    pub fn confidence(&self) -> &'static str {
+        match (self.survived_all(), self.blocks.len()) {
+            (false, _) => "low",
+            (true, 0..=2) => "medium",
+            (true, _) => "high",
+        }
+    }
+
     /// The evidence as a sentence's end: `2 of 2 actions, 10 blocks each`.
     pub fn reason(&self) -> String {
         let word = |n: u64| if n == 1 { "block" } else { "blocks" };
@@ -63,6 +73,8 @@ pub struct Actions {
     pub suppressed: Vec<Kept>,
     /// The rules that hid something, by their text.
     pub rules: BTreeMap<String, Hidden>,
+    /// The blocks, of each window, suppressed ones too.
+    pub survivors: Vec<Vec<Survivor>>,
 }
 
 impl Actions {
@@ -95,9 +107,9 @@ pub fn find(
     let found = survivors(session, &windows)?;
     let mut actions = Actions { windows, ..Actions::default() };
     let (mut kept, mut hidden) = (Vec::new(), Vec::new());
-    for list in found {
+    for list in &found {
         let (mut counts, mut hides) = (Vec::new(), Vec::new());
-        for item in items(&list, by) {
+        for item in items(list, by) {
             let stack = session.stack(item.node);
             match rules.rule(&stack) {
                 None => counts.push(item),
@@ -115,6 +127,7 @@ pub fn find(
     let (all, some) = join(session, &kept, by).into_iter().partition(Kept::survived_all);
     (actions.all, actions.some) = (all, some);
     actions.suppressed = join(session, &hidden, by);
+    actions.survivors = found;
     Ok(actions)
 }
 

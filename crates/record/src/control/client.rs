@@ -87,15 +87,23 @@ impl Recording {
     /// All recordings of this user, by process id. Sockets of recorders that
     /// were killed are removed.
     pub fn all() -> Vec<Recording> {
-        let mut list = Vec::new();
-        for folder in Folder::existing() {
-            server::sweep(&folder);
-            for name in folder.names() {
-                list.extend(UnixStream::connect(folder.path_of(&name)).ok().and_then(Recording::greet));
-            }
-        }
+        let mut list: Vec<Recording> = Folder::existing().iter().flat_map(Recording::below).collect();
         list.sort_by_key(|recording| recording.status.pid);
         list
+    }
+
+    /// The recordings whose sockets are in this folder.
+    fn below(folder: &Folder) -> Vec<Recording> {
+        server::sweep(folder);
+        let open = |name| UnixStream::connect(folder.path_of(&name)).ok();
+        folder.names().into_iter().filter_map(|name| open(name).and_then(Recording::greet)).collect()
+    }
+
+    /// The recordings of the first folder that has any: those of this session
+    /// where it has a folder of its own.
+    fn nearest() -> Vec<Recording> {
+        let mut lists = Folder::existing().into_iter().map(|folder| Recording::below(&folder));
+        lists.find(|list| !list.is_empty()).unwrap_or_default()
     }
 
     /// The recording that is meant.
@@ -103,7 +111,7 @@ impl Recording {
     /// # Errors
     /// There is none, or more than one and nothing to choose by.
     pub fn find(which: &Which) -> Result<Recording, ControlError> {
-        let mut all = Recording::all();
+        let mut all = if *which == Which::Only { Recording::nearest() } else { Recording::all() };
         let known = |all: &[Recording]| all.iter().map(|recording| recording.status.clone()).collect();
         if all.is_empty() {
             return Err(ControlError::None);
