@@ -18,6 +18,7 @@ mod standing;
 mod stats;
 mod threads;
 mod trace;
+mod view;
 mod windows;
 
 use std::process::ExitCode;

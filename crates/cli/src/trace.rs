@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow};
 use highwater_query::{Filter, Instant, Session, SessionOptions, Stats};
 use highwater_replay::{Replay, Until};
 
+use crate::view::InliningArgs;
 use crate::{open, output};
 
 /// The trace, and where names come from.
@@ -25,6 +26,8 @@ pub struct TraceArgs {
     /// The executable of dumps (mddout.N) of an embedded target
     #[arg(long, value_name = "FILE")]
     exe: Option<PathBuf>,
+    #[command(flatten)]
+    inlining: InliningArgs,
 }
 
 impl TraceArgs {
@@ -48,6 +51,7 @@ impl TraceArgs {
         files.extend_from_slice(more);
         let mut options = SessionOptions { symbols: symbols(), ..SessionOptions::default() };
         options.symbols.debug_dirs.extend(self.debug_dir.iter().cloned());
+        options.inlining = self.inlining.inlining();
         for map in &self.map_source {
             let (from, to) =
                 map.split_once('=').with_context(|| format!("--map-source {map}: write it as OLD=NEW"))?;

@@ -1,15 +1,21 @@
 //! Blocks put together: by site, stack, function, file, module, thread, entry
-//! point or size.
+//! point, size class or phase.
 
 use std::sync::Arc;
 
 use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
+use highwater_replay::sampling::Weight;
 use highwater_replay::{LiveBlock, Replay, SiteTotals};
 use highwater_trace::model::ThreadNo;
 use rustc_hash::FxHashMap;
 
-use crate::session::Session;
+use crate::capability::Capability;
+use crate::filter::class;
+use crate::nearest;
+use crate::phase::Phases;
+use crate::session::{QueryError, Session};
+use crate::sort::{self, SortKey, SortOrder};
 use crate::stack::{Stack, base_name, function_name};
 
 /// What to put together.
@@ -30,11 +36,16 @@ pub enum By {
     Thread,
     /// The entry point.
     Api,
-    /// The size, by powers of two.
+    /// The size class, by powers of two.
     Size,
+    /// Between which marks the block was made.
+    Phase,
 }
 
 impl By {
+    const ALL: [By; 9] =
+        [By::Site, By::Stack, By::Function, By::File, By::Module, By::Thread, By::Api, By::Size, By::Phase];
+
     /// Is the stack all that this needs? Else the blocks themselves are needed.
     pub const fn needs_only_stacks(self) -> bool {
         matches!(self, By::Site | By::Stack | By::Function | By::File | By::Module)
@@ -51,7 +62,24 @@ impl By {
             By::Thread => "thread",
             By::Api => "api",
             By::Size => "size",
+            By::Phase => "phase",
         }
+    }
+
+    /// Passes where the trace has what this needs.
+    ///
+    /// # Errors
+    /// [`QueryError::Lacks`]
+    pub fn require(self, session: &Session) -> Result<(), QueryError> {
+        let needs: &[Capability] = match self {
+            By::Site | By::Function | By::File => &[Capability::Stacks, Capability::Names],
+            By::Stack | By::Module => &[Capability::Stacks],
+            By::Thread => &[Capability::Threads],
+            By::Phase => &[Capability::Marks],
+            By::Api | By::Size => &[],
+        };
+        let option = format!("--by {}", self.name());
+        needs.iter().try_for_each(|need| need.require(session.facts(), &option))
     }
 }
 
@@ -59,17 +87,146 @@ impl std::str::FromStr for By {
     type Err = String;
 
     fn from_str(text: &str) -> Result<By, String> {
-        let all = [By::Site, By::Stack, By::Function, By::File, By::Module, By::Thread, By::Api, By::Size];
-        all.into_iter().find(|by| by.name() == text).ok_or_else(|| {
-            format!(
-                "`{text}` is no grouping: there are site, stack, function, file, module, thread, api and size"
-            )
+        By::ALL.into_iter().find(|by| by.name() == text).ok_or_else(|| {
+            let names = By::ALL.map(By::name);
+            let hint = nearest::hint(text, &names);
+            format!("`{text}` is no grouping{hint}: there are {}", nearest::list(&names))
+        })
+    }
+}
+
+/// What is counted of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Blocks made.
+    pub allocations: u64,
+    /// Their requested bytes.
+    pub allocated: u64,
+    /// Blocks given back.
+    pub frees: u64,
+    /// Their requested bytes.
+    pub freed: u64,
+    /// Blocks that their thread freed before it made another.
+    pub temporary: u64,
+    /// Blocks alive.
+    pub live_blocks: u64,
+    /// Their requested bytes.
+    pub live_bytes: u64,
+    /// Blocks alive at the peak.
+    pub peak_blocks: u64,
+    /// Their requested bytes.
+    pub peak_bytes: u64,
+    /// Variance of `live_bytes`, where they are an estimate from a sample.
+    pub live_variance: u64,
+    /// Variance of `peak_bytes`.
+    pub peak_variance: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        self.allocations += other.allocations;
+        self.allocated = self.allocated.saturating_add(other.allocated);
+        self.frees += other.frees;
+        self.freed = self.freed.saturating_add(other.freed);
+        self.temporary += other.temporary;
+        self.live_blocks += other.live_blocks;
+        self.live_bytes = self.live_bytes.saturating_add(other.live_bytes);
+        self.peak_blocks += other.peak_blocks;
+        self.peak_bytes = self.peak_bytes.saturating_add(other.peak_bytes);
+        self.live_variance = self.live_variance.saturating_add(other.live_variance);
+        self.peak_variance = self.peak_variance.saturating_add(other.peak_variance);
+    }
+}
+
+impl From<&SiteTotals> for Counts {
+    fn from(site: &SiteTotals) -> Counts {
+        Counts {
+            allocations: site.allocations,
+            allocated: site.bytes,
+            frees: site.frees,
+            freed: site.bytes.saturating_sub(site.live_bytes),
+            temporary: site.temporary,
+            live_blocks: site.live_blocks,
+            live_bytes: site.live_bytes,
+            peak_blocks: site.peak_blocks,
+            peak_bytes: site.peak_bytes,
+            live_variance: site.live_variance,
+            peak_variance: site.peak_variance,
+        }
+    }
+}
+
+/// What a view ranks by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// Alive at the peak.
+    #[default]
+    Peak,
+    /// Alive at the end of what is looked at.
+    Live,
+    /// Bytes of all blocks made.
+    Allocated,
+    /// Number of all blocks made.
+    Allocations,
+    /// Blocks that their thread freed before it made another.
+    Temporary,
+    /// Alive at the end.
+    Leaked,
+}
+
+impl Metric {
+    const ALL: [Metric; 6] = [
+        Metric::Peak,
+        Metric::Live,
+        Metric::Allocated,
+        Metric::Allocations,
+        Metric::Temporary,
+        Metric::Leaked,
+    ];
+
+    /// The name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Metric::Peak => "peak",
+            Metric::Live => "live",
+            Metric::Allocated => "allocated",
+            Metric::Allocations => "allocations",
+            Metric::Temporary => "temporary",
+            Metric::Leaked => "leaked",
+        }
+    }
+
+    /// Is it a number of blocks that counts, not of bytes?
+    pub const fn counts_blocks(self) -> bool {
+        matches!(self, Metric::Allocations | Metric::Temporary)
+    }
+
+    /// Bytes and blocks of this metric. Temporary blocks have no bytes of their
+    /// own: only their number is kept.
+    pub const fn of(self, counts: &Counts) -> (u64, u64) {
+        match self {
+            Metric::Peak => (counts.peak_bytes, counts.peak_blocks),
+            Metric::Live | Metric::Leaked => (counts.live_bytes, counts.live_blocks),
+            Metric::Allocated | Metric::Allocations => (counts.allocated, counts.allocations),
+            Metric::Temporary => (0, counts.temporary),
+        }
+    }
+}
+
+impl std::str::FromStr for Metric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Metric, String> {
+        Metric::ALL.into_iter().find(|metric| metric.name() == text).ok_or_else(|| {
+            let names = Metric::ALL.map(Metric::name);
+            let hint = nearest::hint(text, &names);
+            format!("`{text}` is no metric{hint}: there are {}", nearest::list(&names))
         })
     }
 }
 
 /// Something with bytes and a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Item {
     /// From where.
     pub node: NodeId,
@@ -85,66 +242,73 @@ pub struct Item {
     pub thread: Option<ThreadNo>,
     /// Entry point, of single blocks.
     pub api: Option<ApiKind>,
+    /// Size of each, of single blocks.
+    pub size: Option<u64>,
+    /// When it was made, ns, of single blocks.
+    pub ns: Option<u64>,
+    /// All that is counted.
+    pub counts: Counts,
 }
 
 impl Item {
     /// What a site had at the global peak.
     pub fn at_peak(site: &SiteTotals) -> Item {
-        Item {
-            bytes: site.peak_bytes,
-            blocks: site.peak_blocks,
-            variance: site.peak_variance,
-            ..Item::of(site)
-        }
+        Item::of(site, Metric::Peak)
     }
 
     /// What a site has now.
     pub fn live(site: &SiteTotals) -> Item {
-        Item {
-            bytes: site.live_bytes,
-            blocks: site.live_blocks,
-            variance: site.live_variance,
-            ..Item::of(site)
-        }
+        Item::of(site, Metric::Live)
     }
 
-    fn of(site: &SiteTotals) -> Item {
-        Item {
-            node: site.node,
-            bytes: 0,
-            blocks: 0,
-            allocations: site.allocations,
-            variance: 0,
-            thread: None,
-            api: None,
-        }
+    /// What a site has of a metric.
+    pub fn of(site: &SiteTotals, metric: Metric) -> Item {
+        Item { node: site.node, counts: Counts::from(site), ..Item::default() }.with(metric)
+    }
+
+    /// The same with `bytes` and `blocks` of a metric.
+    pub fn with(self, metric: Metric) -> Item {
+        let (bytes, blocks) = metric.of(&self.counts);
+        let variance = match metric {
+            Metric::Peak => self.counts.peak_variance,
+            Metric::Live | Metric::Leaked => self.counts.live_variance,
+            Metric::Allocated | Metric::Allocations | Metric::Temporary => 0,
+        };
+        Item { bytes, blocks, variance, allocations: self.counts.allocations, ..self }
     }
 
     /// A block of `replay`, as what it stands for: itself, or all those that a
     /// sampled one represents.
     pub fn of_block(block: &LiveBlock, replay: &Replay) -> Item {
-        let weight = replay.weight(block.size, block.seqno);
-        Item {
-            bytes: weight.bytes,
-            blocks: weight.blocks,
+        Item::weighed(block, replay.weight(block.size, block.seqno))
+    }
+
+    /// A block as what it stands for.
+    pub fn weighed(block: &LiveBlock, weight: Weight) -> Item {
+        let counts = Counts {
             allocations: weight.blocks,
-            variance: weight.variance,
-            ..Item::from(block)
+            allocated: weight.bytes,
+            live_blocks: weight.blocks,
+            live_bytes: weight.bytes,
+            live_variance: weight.variance,
+            ..Counts::default()
+        };
+        Item {
+            node: block.node,
+            thread: Some(block.thread),
+            api: Some(block.api),
+            size: Some(block.size),
+            ns: Some(block.ns),
+            counts,
+            ..Item::default()
         }
+        .with(Metric::Live)
     }
 }
 
 impl From<&LiveBlock> for Item {
     fn from(block: &LiveBlock) -> Item {
-        Item {
-            node: block.node,
-            bytes: block.size,
-            blocks: 1,
-            allocations: 1,
-            variance: 0,
-            thread: Some(block.thread),
-            api: Some(block.api),
-        }
+        Item::weighed(block, Weight::whole(block.size))
     }
 }
 
@@ -161,6 +325,8 @@ pub struct Group {
     pub allocations: u64,
     /// Variance of `bytes`, where they are an estimate from a sample.
     pub variance: u64,
+    /// All that is counted.
+    pub counts: Counts,
     /// The stack that has most of the bytes.
     pub node: NodeId,
     /// The same, resolved.
@@ -180,38 +346,21 @@ pub fn group(session: &mut Session, items: impl IntoIterator<Item = Item>, by: B
         group: Group,
         most: u64,
     }
+    let phases = Phases::of(session.facts());
     let mut sums: FxHashMap<Key, Sum> = FxHashMap::default();
     for item in items {
         if item.blocks == 0 {
             continue;
         }
         let stack = session.stack(item.node);
-        let site = stack.site();
-        let text = |text: Option<&str>| Key::Text(text.unwrap_or("[unknown]").to_string());
-        let key = match by {
-            By::Site => Key::Text(site.map_or_else(
-                || "[no stack]".to_string(),
-                |frame| match (&frame.file, frame.line) {
-                    (Some(file), line) => format!("{} ({file}:{})", function_name(frame), line.unwrap_or(0)),
-                    (None, _) => format!("{} ({})", function_name(frame), frame.module),
-                },
-            )),
-            By::Stack => Key::Number(u64::from(item.node)),
-            By::Function => Key::Text(site.map_or_else(|| "[no stack]".to_string(), function_name)),
-            By::File => text(site.and_then(|frame| frame.file.as_deref())),
-            By::Module => text(site.map(|frame| base_name(&frame.module)).filter(|name| !name.is_empty())),
-            By::Thread => Key::Number(item.thread.map_or(u64::MAX, u64::from)),
-            By::Api => text(item.api.map(ApiKind::name)),
-            // The bucket: number of bits of the size.
-            By::Size => Key::Number(u64::from(64 - (item.bytes / item.blocks).leading_zeros())),
-        };
-        let sum = sums.entry(key).or_insert_with(|| Sum {
+        let sum = sums.entry(key(&item, by, &stack, &phases)).or_insert_with(|| Sum {
             group: Group {
                 label: String::new(),
                 bytes: 0,
                 blocks: 0,
                 allocations: 0,
                 variance: 0,
+                counts: Counts::default(),
                 node: item.node,
                 stack: Arc::clone(&stack),
             },
@@ -221,6 +370,7 @@ pub fn group(session: &mut Session, items: impl IntoIterator<Item = Item>, by: B
         sum.group.blocks += item.blocks;
         sum.group.allocations += item.allocations;
         sum.group.variance = sum.group.variance.saturating_add(item.variance);
+        sum.group.counts.add(&item.counts);
         if item.bytes > sum.most {
             sum.most = item.bytes;
             sum.group.node = item.node;
@@ -231,14 +381,38 @@ pub fn group(session: &mut Session, items: impl IntoIterator<Item = Item>, by: B
         .into_iter()
         .map(|(key, sum)| Group { label: label(session, by, &key, &sum.group), ..sum.group })
         .collect();
-    groups.sort_by(|a, b| {
-        b.bytes
-            .cmp(&a.bytes)
-            .then(b.blocks.cmp(&a.blocks))
-            .then_with(|| a.label.cmp(&b.label))
-            .then(a.node.cmp(&b.node))
-    });
+    groups.sort_by(largest_first);
     groups
+}
+
+fn largest_first(a: &Group, b: &Group) -> std::cmp::Ordering {
+    b.bytes
+        .cmp(&a.bytes)
+        .then(b.blocks.cmp(&a.blocks))
+        .then_with(|| a.label.cmp(&b.label))
+        .then(a.node.cmp(&b.node))
+}
+
+fn key(item: &Item, by: By, stack: &Stack, phases: &Phases) -> Key {
+    let site = stack.site();
+    let text = |text: Option<&str>| Key::Text(text.unwrap_or("[unknown]").to_string());
+    match by {
+        By::Site => Key::Text(site.map_or_else(
+            || "[no stack]".to_string(),
+            |frame| match (&frame.file, frame.line) {
+                (Some(file), line) => format!("{} ({file}:{})", function_name(frame), line.unwrap_or(0)),
+                (None, _) => format!("{} ({})", function_name(frame), frame.module),
+            },
+        )),
+        By::Stack => Key::Number(u64::from(item.node)),
+        By::Function => Key::Text(site.map_or_else(|| "[no stack]".to_string(), function_name)),
+        By::File => text(site.and_then(|frame| frame.file.as_deref())),
+        By::Module => text(site.map(|frame| base_name(&frame.module)).filter(|name| !name.is_empty())),
+        By::Thread => Key::Number(item.thread.map_or(u64::MAX, u64::from)),
+        By::Api => text(item.api.map(ApiKind::name)),
+        By::Size => Key::Number(item.size.map_or(u64::MAX, |size| class(size).0)),
+        By::Phase => text(item.ns.map(|ns| phases.name(phases.at(ns)))),
+    }
 }
 
 fn label(session: &Session, by: By, key: &Key, group: &Group) -> String {
@@ -250,14 +424,42 @@ fn label(session: &Session, by: By, key: &Key, group: &Group) -> String {
                 _ => thread.to_string(),
             }
         }
-        (By::Size, Key::Number(0)) => "0".to_string(),
-        (By::Size, Key::Number(bits)) => {
-            let low = 1u64 << (bits - 1).min(63);
-            format!("{low}-{}", low + (low - 1))
-        }
+        (By::Size, Key::Number(low)) => match class(*low) {
+            (0, _) => "0".to_string(),
+            (low, high) => format!("{low}-{high}"),
+        },
         (_, Key::Text(text)) => text.clone(),
         (_, Key::Number(_)) => group.stack.site().map_or_else(|| "[no stack]".to_string(), function_name),
     }
+}
+
+/// Sorts groups by several keys, the first the strongest; equal ones as
+/// [`group`] leaves them.
+pub fn sort(session: &mut Session, groups: &mut [Group], keys: &[SortOrder], reverse: bool) {
+    let ranks: Vec<_> =
+        keys.iter().map(|order| sort::ranks(session, groups.iter().map(|g| g.node), order.key)).collect();
+    groups.sort_by(|a, b| {
+        let mut order = std::cmp::Ordering::Equal;
+        for (sort, rank) in keys.iter().zip(&ranks) {
+            let (x, y) = (&a.counts, &b.counts);
+            order = order.then_with(|| {
+                sort.direct(match sort.key {
+                    SortKey::Blocks => a.blocks.cmp(&b.blocks),
+                    SortKey::Allocations => x.allocations.cmp(&y.allocations),
+                    SortKey::Temporary => x.temporary.cmp(&y.temporary),
+                    SortKey::Live => x.live_bytes.cmp(&y.live_bytes),
+                    SortKey::Peak => x.peak_bytes.cmp(&y.peak_bytes),
+                    SortKey::Name => a.label.cmp(&b.label),
+                    SortKey::Site | SortKey::Function | SortKey::File | SortKey::Module => {
+                        rank.get(&a.node).cmp(&rank.get(&b.node))
+                    }
+                    _ => a.bytes.cmp(&b.bytes),
+                })
+            });
+        }
+        let order = order.then_with(|| largest_first(a, b));
+        if reverse { order.reverse() } else { order }
+    });
 }
 
 #[cfg(test)]
@@ -270,10 +472,11 @@ mod tests {
             node,
             bytes,
             blocks: 1,
-            allocations: 1,
-            variance: 0,
             thread: Some(thread),
             api: Some(ApiKind::Malloc),
+            size: Some(bytes),
+            ns: Some(bytes),
+            ..Item::default()
         }
     }
 
@@ -285,6 +488,7 @@ mod tests {
             .node(2, 1, "parse", "parse.c", 7)
             .node(3, 0, "parse", "parse.c", 7)
             .node(4, 1, "parse", "parse.c", 9)
+            .mark("half", 20)
             .session();
         let items = [item(2, 10, 0), item(3, 30, 1), item(4, 5, 0), item(1, 44, 0)];
         let mut labels = |by| -> Vec<(String, u64)> {
@@ -304,5 +508,27 @@ mod tests {
         assert_eq!(labels(By::Module), owned(&[("app", 89)]));
         assert_eq!(labels(By::Api), owned(&[("malloc", 89)]));
         assert_eq!(labels(By::File), owned(&[("parse.c", 45), ("main.c", 44)]));
+        assert_eq!(labels(By::Phase), owned(&[("half", 74), ("start", 15)]));
+    }
+
+    #[test]
+    fn groups_are_sorted_by_what_they_have() {
+        let mut session = Made::default()
+            .node(1, 0, "main", "main.c", 3)
+            .node(2, 0, "parse", "parse.c", 7)
+            .node(3, 0, "load", "load.c", 7)
+            .session();
+        let items = [item(1, 10, 0), item(2, 30, 0), item(3, 10, 0), item(3, 10, 0)];
+        let mut groups = group(&mut session, items, By::Function);
+        let mut labels = |keys: &str, reverse| {
+            let keys = SortOrder::list_of(keys, sort::OF_GROUPS).unwrap();
+            sort(&mut session, &mut groups, &keys, reverse);
+            groups.iter().map(|group| group.label.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(labels("size", false), ["parse", "load", "main"]);
+        assert_eq!(labels("blocks", false), ["load", "parse", "main"]);
+        assert_eq!(labels("function", false), ["load", "main", "parse"]);
+        assert_eq!(labels("-function", true), ["load", "main", "parse"]);
+        assert_eq!(labels("-file", false), ["parse", "main", "load"]);
     }
 }

@@ -9,28 +9,43 @@
 //! | [`units`] | sizes and times as people write them |
 //! | [`instant`] | `120ms`, `#4711`, `@mark`, `peak` |
 //! | [`glob`] | `*` and `?` |
+//! | [`inlining`] | `-n`, `-I GLOB` |
+//! | [`phase`] | what lies between marks |
+//! | [`capability`] | what a trace can serve |
+//! | [`walk`] | events, with the blocks that they make and end |
 //! | [`filter`] | `-F key=value` |
 //! | [`sort`] | `-S keys` |
 //! | [`group`] | `--by` |
 //! | [`modes`] | what the recording left out on purpose |
+//! | [`format`] | `-f FORMAT`, rows |
 //! | [`summary`] | the facts of a recording and its totals in one value |
 //! | [`leaks`] | which blocks count as leaks, and limits that a run must keep |
 
+pub mod capability;
 pub mod filter;
+pub mod format;
 pub mod glob;
 pub mod group;
+mod held;
+pub mod inlining;
 pub mod instant;
 pub mod leaks;
 pub mod modes;
+mod nearest;
+pub mod phase;
 pub mod session;
 pub mod site;
 pub mod sort;
 pub mod stack;
 pub mod summary;
 pub mod units;
+pub mod walk;
 
-pub use filter::Filter;
-pub use group::{By, Group, Item};
+pub use capability::Capability;
+pub use filter::{Filter, Selection};
+pub use format::{Format, Row, Value};
+pub use group::{By, Counts, Group, Item, Metric};
+pub use inlining::Inlining;
 pub use instant::Instant;
 pub use modes::{Counted, Modes};
 pub use session::{Facts, QueryError, Session, SessionOptions};

@@ -15,6 +15,7 @@ use highwater_trace::reach::Scanned;
 use highwater_trace::{Steps, Trace, TraceError};
 use rustc_hash::FxHashMap;
 
+use crate::inlining::Inlining;
 use crate::instant::Instant;
 use crate::modes::Modes;
 use crate::site;
@@ -39,6 +40,19 @@ pub enum QueryError {
         /// The marks that there are, as a sentence.
         known: String,
     },
+    /// The question makes no sense; a sentence says why.
+    #[error("{0}")]
+    Usage(String),
+    /// The trace has not what an option needs.
+    #[error("{option}: no {what} in {}", path.display())]
+    Lacks {
+        /// The option.
+        option: String,
+        /// What is missing.
+        what: &'static str,
+        /// The trace.
+        path: PathBuf,
+    },
 }
 
 /// How to open a trace.
@@ -48,6 +62,8 @@ pub struct SessionOptions {
     pub symbols: highwater_symbols::Options,
     /// How to replay.
     pub replay: Options,
+    /// What is shown of inlined functions.
+    pub inlining: Inlining,
 }
 
 /// What is known of a recording before any event is read.
@@ -216,6 +232,7 @@ pub struct Session {
     names: Names,
     stacks: FxHashMap<NodeId, Arc<Stack>>,
     replay: Options,
+    inlining: Inlining,
     peak: Option<u64>,
 }
 
@@ -251,6 +268,7 @@ impl Session {
             names,
             stacks: FxHashMap::default(),
             replay: Options { sample, ..options.replay },
+            inlining: options.inlining,
             peak: None,
         }
     }
@@ -333,18 +351,22 @@ impl Session {
                 };
                 Until::Seqno(seqno)
             }
-            Instant::Mark(name) => match self.facts.marks.iter().find(|mark| mark.name == *name) {
-                Some(mark) => Until::Ns(mark.ns),
-                None => {
-                    let names: Vec<&str> = self.facts.marks.iter().map(|mark| mark.name.as_str()).collect();
-                    let known = match names.as_slice() {
-                        [] => "it has none".to_string(),
-                        names => format!("its marks are {}", names.join(", ")),
-                    };
-                    let path = self.facts.path.clone();
-                    return Err(QueryError::NoMark { path, name: name.clone(), known });
-                }
-            },
+            Instant::Mark(name) => Until::Ns(self.mark(name)?.ns),
+        })
+    }
+
+    /// The first mark of this name.
+    ///
+    /// # Errors
+    /// There is none; the error names those that there are.
+    pub fn mark(&self, name: &str) -> Result<&Mark, QueryError> {
+        self.facts.marks.iter().find(|mark| mark.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.facts.marks.iter().map(|mark| mark.name.as_str()).collect();
+            let known = match names.as_slice() {
+                [] => "it has none".to_string(),
+                names => format!("its marks are {}", names.join(", ")),
+            };
+            QueryError::NoMark { path: self.facts.path.clone(), name: name.to_string(), known }
         })
     }
 
@@ -403,7 +425,11 @@ impl Session {
                 id = def.parent;
                 continue;
             }
-            frames.extend_from_slice(&self.frames(def.module, def.pc));
+            let at = self.frames(def.module, def.pc);
+            match self.inlining {
+                Inlining::Shown => frames.extend_from_slice(&at),
+                _ => frames.extend(self.inlining.apply(&at)),
+            }
             id = def.parent;
         }
         if node == ROOT {

@@ -1,24 +1,102 @@
-//! The order of blocks in a list.
+//! `-S keys`: the order of what a list shows.
 
+use std::cmp::Ordering;
+
+use highwater_event::node::NodeId;
 use highwater_replay::LiveBlock;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What blocks are sorted by.
+use crate::nearest;
+use crate::session::{QueryError, Session};
+use crate::stack::{base_name, function_name};
+use crate::walk;
+
+/// What lists are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SortKey {
     /// Address.
     Ptr,
-    /// Size.
+    /// Size; of groups, bytes.
     Size,
     /// Seqno.
     Seqno,
     /// Time.
     Time,
+    /// Time between a block's beginning and its end.
+    Lifetime,
     /// Thread number.
     Thread,
     /// Entry point's name.
     Api,
     /// Stack.
     Stack,
+    /// Function, file and line of the site.
+    Site,
+    /// The site's function.
+    Function,
+    /// The site's file.
+    File,
+    /// The site's module.
+    Module,
+    /// Number of blocks.
+    Blocks,
+    /// Allocations ever made.
+    Allocations,
+    /// Temporary allocations.
+    Temporary,
+    /// Live bytes.
+    Live,
+    /// Bytes at the peak.
+    Peak,
+    /// The name: of a group, of a thread.
+    Name,
+}
+
+use SortKey::*;
+
+/// Each key with its names; the first is the one that is shown.
+const KEYS: &[(SortKey, &[&str])] = &[
+    (Ptr, &["ptr", "address", "addr"]),
+    (Size, &["size", "bytes"]),
+    (Seqno, &["seqno"]),
+    (Time, &["time"]),
+    (Lifetime, &["lifetime"]),
+    (Thread, &["thread", "id"]),
+    (Api, &["api"]),
+    (Stack, &["stack"]),
+    (Site, &["site"]),
+    (Function, &["function"]),
+    (File, &["file"]),
+    (Module, &["module"]),
+    (Blocks, &["blocks"]),
+    (Allocations, &["allocations"]),
+    (Temporary, &["temporary"]),
+    (Live, &["live"]),
+    (Peak, &["peak"]),
+    (Name, &["name", "label"]),
+];
+
+/// What a list of blocks can be sorted by.
+pub const OF_BLOCKS: &[SortKey] =
+    &[Ptr, Size, Seqno, Time, Lifetime, Thread, Api, Stack, Site, Function, File, Module];
+/// What a list of groups can be sorted by.
+pub const OF_GROUPS: &[SortKey] =
+    &[Size, Blocks, Allocations, Temporary, Live, Peak, Name, Site, Function, File, Module];
+/// What a list of threads can be sorted by.
+pub const OF_THREADS: &[SortKey] = &[Thread, Name, Size, Allocations, Temporary, Live, Peak, Time];
+/// What a list of bad frees can be sorted by.
+pub const OF_ERRORS: &[SortKey] = &[Ptr, Seqno, Time, Thread, Api, Name, Stack, Site, Function, File, Module];
+
+impl SortKey {
+    /// The name, as on the command line.
+    pub fn name(self) -> &'static str {
+        KEYS.iter().find(|(key, _)| *key == self).and_then(|(_, names)| names.first()).copied().unwrap_or("?")
+    }
+
+    /// By their words, amounts are wanted largest first.
+    fn descends(self) -> bool {
+        matches!(self, Size | Blocks | Allocations | Temporary | Live | Peak)
+    }
 }
 
 /// A key and its direction.
@@ -31,39 +109,78 @@ pub struct SortOrder {
 }
 
 impl SortOrder {
-    /// Reads a list of keys, the strongest first: words (`size,thread`), or the
-    /// letters of eCos's tool (`tN`): `p` address, `n` size, `s` seqno,
-    /// `a` entry point, `t` thread; a capital letter is the descending order.
+    /// Reads a list of keys for blocks; see [`SortOrder::list_of`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list(text: &str) -> Result<Vec<SortOrder>, String> {
+        Self::list_of(text, OF_BLOCKS)
+    }
+
+    /// Reads a list of keys, the strongest first: words (`size,thread`; `-size`
+    /// turns the direction round), or the letters of eCos's tool (`tN`): `p`
+    /// address, `n` size, `s` seqno, `a` entry point, `t` thread; a capital
+    /// letter is the descending order. `known` are those that the list has.
     ///
     /// # Errors
     /// A sentence that names the keys there are, or says which key can have no
     /// effect.
-    pub fn list(text: &str) -> Result<Vec<SortOrder>, String> {
-        let words: Result<Vec<SortOrder>, String> = text.split(',').map(|key| key.trim().parse()).collect();
+    pub fn list_of(text: &str, known: &[SortKey]) -> Result<Vec<SortOrder>, String> {
+        let words: Result<Vec<SortOrder>, String> =
+            text.split(',').map(|word| SortOrder::word(word.trim(), known)).collect();
         match words {
-            Err(_) if !text.is_empty() && text.chars().all(|c| LETTERS.contains(c)) => letters(text),
+            Err(_) if !text.is_empty() && text.chars().all(|c| LETTERS.contains(c)) => letters(text, known),
             words => words,
         }
+    }
+
+    fn word(text: &str, known: &[SortKey]) -> Result<SortOrder, String> {
+        let (turned, word) = match text.strip_prefix('-') {
+            Some(word) => (true, word),
+            None => (false, text),
+        };
+        let found = KEYS.iter().find(|(key, names)| known.contains(key) && names.contains(&word));
+        match found {
+            Some((key, _)) => Ok(SortOrder { key: *key, descending: key.descends() != turned }),
+            None => {
+                let names: Vec<&str> = known.iter().map(|key| key.name()).collect();
+                let letters =
+                    if known == OF_BLOCKS { format!(", or the letters {LETTERS}") } else { String::new() };
+                Err(format!(
+                    "`{text}` is no sort key here{}: there are {}{letters}",
+                    nearest::hint(word, &names),
+                    nearest::list(&names)
+                ))
+            }
+        }
+    }
+
+    /// `ordering`, turned round where this order descends.
+    pub fn direct(self, ordering: Ordering) -> Ordering {
+        if self.descending { ordering.reverse() } else { ordering }
     }
 }
 
 /// The letters of eCos's tool.
 const LETTERS: &str = "pPnNsSatT";
 
-fn letters(text: &str) -> Result<Vec<SortOrder>, String> {
+fn letters(text: &str, known: &[SortKey]) -> Result<Vec<SortOrder>, String> {
     let mut list: Vec<SortOrder> = Vec::new();
     for letter in text.chars() {
         let key = match letter.to_ascii_lowercase() {
-            'p' => SortKey::Ptr,
-            'n' => SortKey::Size,
-            's' => SortKey::Seqno,
-            'a' => SortKey::Api,
-            _ => SortKey::Thread,
+            'p' => Ptr,
+            'n' => Size,
+            's' => Seqno,
+            'a' => Api,
+            _ => Thread,
         };
+        if !known.contains(&key) {
+            return Err(format!("`{letter}` is the {}, which this list does not have", key.name()));
+        }
         if list.iter().any(|before| before.key == key) {
             return Err(format!("`{letter}` repeats a key: it makes no difference"));
         }
-        if list.iter().any(|before| before.key == SortKey::Seqno) {
+        if list.iter().any(|before| before.key == Seqno) {
             return Err(format!("`{letter}` stands behind the seqno, which no two have in common"));
         }
         list.push(SortOrder { key, descending: letter.is_ascii_uppercase() });
@@ -71,91 +188,152 @@ fn letters(text: &str) -> Result<Vec<SortOrder>, String> {
     Ok(list)
 }
 
-impl std::str::FromStr for SortOrder {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<SortOrder, String> {
-        let key = match text {
-            "ptr" | "address" => SortKey::Ptr,
-            "size" | "bytes" => SortKey::Size,
-            "seqno" => SortKey::Seqno,
-            "time" => SortKey::Time,
-            "thread" => SortKey::Thread,
-            "api" => SortKey::Api,
-            "stack" => SortKey::Stack,
-            _ => {
-                return Err(format!(
-                    "`{text}` is no sort key: there are ptr, size, seqno, time, thread, api and stack, \
-                     or the letters {LETTERS}"
-                ));
-            }
-        };
-        // By its word, the largest size is what one looks for.
-        Ok(SortOrder { key, descending: key == SortKey::Size })
-    }
-}
-
 /// Sorts blocks by several keys, the first the strongest; equal ones by seqno.
-pub fn blocks(blocks: &mut [LiveBlock], keys: &[SortOrder], reverse: bool) {
+/// Lifetimes are looked for in the rest of the trace.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn blocks(
+    session: &mut Session,
+    blocks: &mut [LiveBlock],
+    keys: &[SortOrder],
+    reverse: bool,
+) -> Result<(), QueryError> {
+    let lives = if keys.iter().any(|order| order.key == Lifetime) {
+        lifetimes(session, blocks)?
+    } else {
+        FxHashMap::default()
+    };
+    let names: Vec<FxHashMap<NodeId, u32>> =
+        keys.iter().map(|order| ranks(session, blocks.iter().map(|block| block.node), order.key)).collect();
     blocks.sort_by(|a, b| {
-        let mut order = std::cmp::Ordering::Equal;
-        for SortOrder { key, descending } in keys {
-            let ascending = || match key {
-                SortKey::Ptr => a.addr.cmp(&b.addr),
-                SortKey::Size => a.size.cmp(&b.size),
-                SortKey::Seqno | SortKey::Time => a.seqno.cmp(&b.seqno),
-                SortKey::Thread => a.thread.cmp(&b.thread),
-                SortKey::Api => a.api.name().cmp(b.api.name()),
-                SortKey::Stack => a.node.cmp(&b.node),
-            };
-            order = order.then_with(|| if *descending { ascending().reverse() } else { ascending() });
+        let mut order = Ordering::Equal;
+        for (sort, rank) in keys.iter().zip(&names) {
+            order = order.then_with(|| {
+                sort.direct(match sort.key {
+                    Ptr => a.addr.cmp(&b.addr),
+                    Size => a.size.cmp(&b.size),
+                    Thread => a.thread.cmp(&b.thread),
+                    Api => a.api.name().cmp(b.api.name()),
+                    Stack => a.node.cmp(&b.node),
+                    Lifetime => lives.get(&a.seqno).cmp(&lives.get(&b.seqno)),
+                    Site | Function | File | Module => rank.get(&a.node).cmp(&rank.get(&b.node)),
+                    // Times and seqnos are in one order.
+                    _ => a.seqno.cmp(&b.seqno),
+                })
+            });
         }
         let order = order.then_with(|| a.seqno.cmp(&b.seqno));
         if reverse { order.reverse() } else { order }
     });
+    Ok(())
+}
+
+/// How long each of these blocks lives, ns, by seqno; until the last event where
+/// it is never given back.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn lifetimes(session: &mut Session, blocks: &[LiveBlock]) -> Result<FxHashMap<u64, u64>, QueryError> {
+    let mut lives: FxHashMap<u64, u64> = FxHashMap::default();
+    let asked: FxHashSet<u64> = blocks.iter().map(|block| block.seqno).collect();
+    let end = walk::whole(session, |seen| {
+        if let Some(block) = &seen.ended
+            && asked.contains(&block.seqno)
+        {
+            lives.insert(block.seqno, seen.event.ns.saturating_sub(block.ns));
+        }
+    })?;
+    let last = end.totals().last_ns;
+    for block in blocks {
+        lives.entry(block.seqno).or_insert(last.saturating_sub(block.ns));
+    }
+    Ok(lives)
+}
+
+/// The place of each stack in the alphabetical order of what `key` names;
+/// nothing for keys that are no names.
+pub(crate) fn ranks(
+    session: &mut Session,
+    nodes: impl Iterator<Item = NodeId>,
+    key: SortKey,
+) -> FxHashMap<NodeId, u32> {
+    let mut texts: FxHashMap<NodeId, (String, u32)> = FxHashMap::default();
+    if !matches!(key, Site | Function | File | Module) {
+        return FxHashMap::default();
+    }
+    for node in nodes {
+        texts.entry(node).or_insert_with(|| {
+            let stack = session.stack(node);
+            let Some(frame) = stack.site() else { return (String::new(), 0) };
+            let file = || frame.file.as_deref().unwrap_or_default().to_string();
+            match key {
+                Site => (format!("{}\0{}", function_name(frame), file()), frame.line.unwrap_or(0)),
+                Function => (function_name(frame), 0),
+                File => (file(), frame.line.unwrap_or(0)),
+                _ => (base_name(&frame.module).to_string(), 0),
+            }
+        });
+    }
+    let mut order: Vec<&(String, u32)> = texts.values().collect();
+    order.sort_unstable();
+    order.dedup();
+    texts.iter().map(|(node, text)| (*node, order.partition_point(|other| *other < text) as u32)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::made::Made;
     use highwater_event::api::ApiKind;
 
+    fn block(seqno: u64, size: u64, thread: u32, node: NodeId) -> LiveBlock {
+        LiveBlock { addr: 8, size, usable: None, seqno, ns: 0, thread, api: ApiKind::Malloc, node }
+    }
+
+    fn sorted(list: &mut [LiveBlock], keys: &str, reverse: bool) -> Vec<u64> {
+        let mut session = Made::default()
+            .node(1, 0, "zeta", "a.c", 9)
+            .node(2, 0, "alpha", "b.c", 20)
+            .node(3, 0, "alpha", "b.c", 3)
+            .alloc(0, 8, 1, 0)
+            .alloc(0, 16, 1, 0)
+            .alloc(0, 24, 1, 0)
+            .free(0, 16)
+            .session();
+        blocks(&mut session, list, &SortOrder::list(keys).unwrap(), reverse).unwrap();
+        list.iter().map(|block| block.seqno).collect()
+    }
+
     #[test]
-    fn the_first_key_decides_first() {
-        let block = |seqno, size, thread| LiveBlock {
-            addr: 8,
-            size,
-            usable: None,
-            seqno,
-            ns: 0,
-            thread,
-            api: ApiKind::Malloc,
-            node: 0,
-        };
-        let mut list = [block(0, 5, 1), block(1, 9, 0), block(2, 5, 0)];
-        blocks(&mut list, &SortOrder::list("size,thread").unwrap(), false);
-        assert_eq!(list.map(|b| b.seqno), [1, 2, 0]);
-        blocks(&mut list, &[], true);
-        assert_eq!(list.map(|b| b.seqno), [2, 1, 0]);
+    fn the_first_key_decides_first_and_seqno_last() {
+        let mut list = [block(0, 5, 1, 1), block(1, 9, 0, 2), block(2, 5, 0, 3)];
+        assert_eq!(sorted(&mut list, "size,thread", false), [1, 2, 0]);
+        assert_eq!(sorted(&mut list, "-size", false), [0, 2, 1]);
+        assert_eq!(sorted(&mut list, "-size", true), [1, 2, 0]);
+        assert_eq!(sorted(&mut list, "function", false), [1, 2, 0]);
+        assert_eq!(sorted(&mut list, "site", false), [2, 1, 0]);
+        assert_eq!(sorted(&mut list, "file", false), [0, 2, 1]);
+        // Block 1 was freed after 20 ms, the others live on.
+        assert_eq!(sorted(&mut list, "lifetime", false), [1, 0, 2]);
         assert!(SortOrder::list("size,colour").is_err());
+        assert!(SortOrder::list("sizee").unwrap_err().contains("did you mean `size`?"));
+        assert!(SortOrder::list_of("ptr", OF_GROUPS).unwrap_err().contains("there are size, blocks"));
     }
 
     #[test]
     fn letters_are_those_of_ecos() {
         let order = |key, descending| SortOrder { key, descending };
-        assert_eq!(SortOrder::list("n"), Ok(vec![order(SortKey::Size, false)]));
+        assert_eq!(SortOrder::list("n"), Ok(vec![order(Size, false)]));
         assert_eq!(
             SortOrder::list("aTNP"),
-            Ok(vec![
-                order(SortKey::Api, false),
-                order(SortKey::Thread, true),
-                order(SortKey::Size, true),
-                order(SortKey::Ptr, true)
-            ])
+            Ok(vec![order(Api, false), order(Thread, true), order(Size, true), order(Ptr, true)])
         );
-        assert_eq!(SortOrder::list("size"), Ok(vec![order(SortKey::Size, true)]));
+        assert_eq!(SortOrder::list("size"), Ok(vec![order(Size, true)]));
         for text in ["nN", "pp", "sn", "Sp", "A", "x", "", "n,q"] {
             assert!(SortOrder::list(text).is_err(), "{text}");
         }
+        assert_eq!(SortOrder::list_of("N", OF_GROUPS), Ok(vec![order(Size, true)]));
+        assert!(SortOrder::list_of("p", OF_GROUPS).is_err());
     }
 }

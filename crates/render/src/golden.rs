@@ -9,7 +9,7 @@ use highwater_event::api::ApiKind;
 use highwater_event::layout::MODULE_MAIN;
 use highwater_event::node::Truncation;
 use highwater_query::session::made::Made;
-use highwater_query::{By, Session, Stats};
+use highwater_query::{By, Selection, Session, Stats};
 use highwater_replay::Replay;
 use highwater_trace::model::{End, EndedHow, ModuleDef, Op, Special};
 use serde_json::Value;
@@ -206,16 +206,23 @@ fn dump_views() {
 #[test]
 fn history_views() {
     let (mut session, ..) = replayed(program());
+    let mut all = Selection::default();
     let mut text = Vec::new();
-    history::text(&mut text, &Look::default(), &mut session, &Range::default()).unwrap();
+    history::text(&mut text, &Look::default(), &mut session, &Range::default(), &mut all).unwrap();
     check("history.txt", &text);
     let mut wide = Vec::new();
-    history::text(&mut wide, &Look { width: 120, ..Look::default() }, &mut session, &Range::default())
-        .unwrap();
+    history::text(
+        &mut wide,
+        &Look { width: 120, ..Look::default() },
+        &mut session,
+        &Range::default(),
+        &mut all,
+    )
+    .unwrap();
     let wide = String::from_utf8(wide).unwrap();
     assert!(wide.contains("work (/src/app/work.c:9)  of #4"), "{wide}");
     let mut json = Vec::new();
-    history::json(&mut json, &mut session, &Range::default()).unwrap();
+    history::json(&mut json, &mut session, &Range::default(), &mut all).unwrap();
     check("history.json", &json);
     keys(
         &json,
@@ -238,7 +245,8 @@ fn history_views() {
     let mut filter = highwater_query::Filter::default();
     filter.add("size_min=1M").unwrap();
     let mut few = Vec::new();
-    history::json(&mut few, &mut session, &Range { filter, ..Range::default() }).unwrap();
+    let mut large = filter.select(&mut session).unwrap();
+    history::json(&mut few, &mut session, &Range::default(), &mut large).unwrap();
     let value: Value = serde_json::from_slice(&few).unwrap();
     assert_eq!(value["events"].as_array().unwrap().len(), 2);
 }

@@ -1,97 +1,76 @@
 //! `history`: event after event.
 
+use std::collections::VecDeque;
 use std::io::Write;
 
 use highwater_query::filter::Subject;
-use highwater_query::{Filter, Session};
-use highwater_replay::{Replay, Until};
-use highwater_trace::model::{Event, Op, Step};
+use highwater_query::walk::{Met, Seen, Walk};
+use highwater_query::{Selection, Session};
+use highwater_replay::Until;
+use highwater_trace::model::Op;
 
 use crate::RenderError;
-use crate::held::Held;
 use crate::human::{bytes, count, time};
 use crate::json::Json;
 use crate::look::Look;
 use crate::parts;
+use crate::rows::op_name;
 
 /// Which events.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Range {
     /// Events up to and with this instant are left out.
     pub from: Until,
     /// The last instant.
     pub to: Until,
-    /// Conditions.
-    pub filter: Filter,
     /// Greatest number of events.
-    pub limit: u64,
+    pub limit: usize,
+    /// The latest first. What is shown is kept in memory then.
+    pub reverse: bool,
 }
 
 impl Default for Range {
     fn default() -> Self {
-        Range { from: Until::Start, to: Until::End, filter: Filter::default(), limit: u64::MAX }
+        Range { from: Until::Start, to: Until::End, limit: usize::MAX, reverse: false }
     }
 }
 
-/// Calls `each` with the events of a range and the sizes of their blocks, one
-/// after the other, and returns how many there were. The heap is replayed on
-/// the way, because a free does not say how much it frees.
-fn walk(
+/// Calls `each` with the events of a range that pass, one after the other, and
+/// returns how many there were.
+///
+/// # Errors
+/// Those of `each`; the trace cannot be read.
+pub fn walk(
     session: &mut Session,
     range: &Range,
-    mut each: impl FnMut(&mut Session, &Event, Option<u64>) -> std::io::Result<()>,
+    selection: &mut Selection,
+    mut each: impl FnMut(&mut Session, &Seen) -> std::io::Result<()>,
 ) -> Result<u64, RenderError> {
     let source = session.source();
-    let mut steps = source.steps();
-    let mut heap = Replay::new(session.replay_options());
-    let mut held = Held::default();
+    let mut walk = Walk::new(&source, session.replay_options(), range.from, range.to)?;
+    let mut kept: VecDeque<Seen> = VecDeque::new();
     let mut shown = 0;
-    // Behind the range only what is still undecided matters.
-    let mut over = false;
-    while let Some(step) = steps.next_step()? {
-        if let Step::Event(event) = &step {
-            over |= !range.to.includes(event.seqno, event.ns);
+    while let Some(met) = walk.next()? {
+        let Met::Event(seen) = met else { continue };
+        if !selection.is_empty() && !selection.passes(&Subject::event(&seen.event, seen.block()), session) {
+            continue;
         }
-        held.decide(&step);
-        if let Step::Event(event) = &step
-            && !over
-            && !range.from.includes(event.seqno, event.ns)
-        {
-            let size = match event.op {
-                Op::Alloc { size, .. } => Some(size),
-                Op::Free => heap.block_at(event.addr).map(|block| block.size),
-            };
-            let subject = Subject {
-                seqno: event.seqno,
-                ns: event.ns,
-                addr: event.addr,
-                size,
-                thread: event.thread,
-                api: event.api,
-                node: event.node,
-            };
-            if range.filter.is_empty() || range.filter.passes(&subject, session) {
-                held.push(*event, size);
+        if range.reverse {
+            if kept.len() == range.limit {
+                kept.pop_front();
             }
-        }
-        while let Some((event, size)) = held.next() {
-            each(session, &event, size)?;
+            kept.push_back(seen);
+        } else {
+            each(session, &seen)?;
             shown += 1;
-            if shown >= range.limit {
-                return Ok(shown);
+            if shown == range.limit as u64 {
+                break;
             }
         }
-        if over && held.is_empty() {
-            return Ok(shown);
-        }
-        heap.feed_in(steps.epoch(), &step);
     }
-    held.decide_all();
-    while let Some((event, size)) = held.next() {
-        if shown >= range.limit {
-            break;
-        }
-        each(session, &event, size)?;
+    session.learn(walk.steps());
+    for seen in kept.iter().rev() {
+        each(session, seen)?;
         shown += 1;
     }
     Ok(shown)
@@ -102,22 +81,21 @@ const COLUMNS: usize = 62;
 /// Columns that `  of #SEQNO` takes.
 const ROOM_FOR_PAIR: usize = 14;
 
-fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Alloc { .. } => "alloc",
-        Op::Free => "free",
-    }
-}
-
 /// Writes events as JSON, each as soon as it is read.
 ///
 /// # Errors
 /// The output's; the trace cannot be read.
-pub fn json<W: Write>(out: W, session: &mut Session, range: &Range) -> Result<(), RenderError> {
+pub fn json<W: Write>(
+    out: W,
+    session: &mut Session,
+    range: &Range,
+    selection: &mut Selection,
+) -> Result<(), RenderError> {
     let mut json = Json::document(out, "history")?;
     json.key("events")?;
     json.begin_array()?;
-    walk(session, range, |session, event, size| {
+    walk(session, range, selection, |session, seen| {
+        let event = &seen.event;
         json.begin_object()?;
         json.field_u64("seqno", event.seqno)?;
         json.field_time("time", event.ns)?;
@@ -125,9 +103,12 @@ pub fn json<W: Write>(out: W, session: &mut Session, range: &Range) -> Result<()
         json.field_str("op", op_name(event.op))?;
         json.field_str("api", event.api.name())?;
         json.field_addr("address", event.addr)?;
-        match size {
-            Some(size) => json.field_u64("size", size)?,
+        match seen.block() {
+            Some(block) => json.field_u64("size", block.size)?,
             None => json.field_null("size")?,
+        }
+        if let Some(usable) = seen.block().and_then(|block| block.usable) {
+            json.field_u64("actual_size", usable)?;
         }
         if let Some(pair) = event.pair {
             json.field_u64("pair", pair)?;
@@ -150,12 +131,14 @@ pub fn text<W: Write>(
     look: &Look,
     session: &mut Session,
     range: &Range,
+    selection: &mut Selection,
 ) -> Result<(), RenderError> {
     let (strong, dim) = (look.palette.strong, look.palette.dim);
     let room = look.width.saturating_sub(COLUMNS);
     let width = if room >= 2 * ROOM_FOR_PAIR { room - ROOM_FOR_PAIR } else { room };
     let mut first = true;
-    let shown = walk(session, range, |session, event, size| {
+    let shown = walk(session, range, selection, |session, seen| {
+        let event = &seen.event;
         if std::mem::take(&mut first) {
             writeln!(
                 out,
@@ -181,7 +164,7 @@ pub fn text<W: Write>(
             op_name(event.op),
             event.api.name(),
             format!("{:#x}", event.addr),
-            size.map_or_else(|| "?".to_string(), bytes),
+            seen.block().map_or_else(|| "?".to_string(), |block| bytes(block.size)),
         );
         writeln!(out, "{}", line.trim_end())
     })?;

@@ -22,17 +22,18 @@
 //! | [`findleaks`] | the report of the article's `findleaks` script |
 //! | [`status`] | `highwater.status/1`: recordings that are going on |
 //! | [`windows`] | `highwater.leaks/1` of `--method window` |
+//! | [`rows`], [`csv`] | every view as rows, for `--csv` and `-f` |
 //! | [`look`] | colours and width |
 //! | [`human`] | sizes, counts, times, long names |
 //! | [`json`] | the streaming JSON writer |
 
 pub mod check;
+pub mod csv;
 pub mod dump;
 pub mod errors;
 pub mod findleaks;
 pub mod gcc;
 pub mod github;
-mod held;
 pub mod history;
 pub mod human;
 pub mod json;
@@ -42,6 +43,7 @@ pub mod modes;
 pub mod notices;
 pub mod own;
 pub mod place;
+pub mod rows;
 pub mod run_summary;
 pub mod sarif;
 pub mod sites;

@@ -73,7 +73,7 @@ impl Session {
     }
 
     /// Keeps what a stream found wrong with the file.
-    pub(crate) fn learn(&mut self, steps: &StepStream<'_>) {
+    pub fn learn(&mut self, steps: &StepStream<'_>) {
         self.facts.lost_events = self.facts.lost_events.max(steps.lost_events());
         for warning in steps.warnings() {
             if !self.facts.warnings.contains(&warning) {

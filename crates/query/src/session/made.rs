@@ -12,6 +12,7 @@ use highwater_trace::reach::{Reach, Scanned};
 use rustc_hash::FxHashMap;
 
 use super::{Facts, Names, Session, Source};
+use crate::inlining::Inlining;
 use crate::modes::Modes;
 use crate::stack::{Frame, pseudo};
 
@@ -133,6 +134,7 @@ impl Made {
             names: Names::Made(self.names),
             stacks: FxHashMap::default(),
             replay: Options { sample, ..Options::default() },
+            inlining: Inlining::Shown,
             peak: None,
         }
     }

@@ -93,6 +93,7 @@ impl Session {
             names,
             stacks: FxHashMap::default(),
             replay: options.replay,
+            inlining: options.inlining,
             peak: None,
         }
     }

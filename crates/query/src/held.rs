@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use highwater_event::api::ApiKind;
 use highwater_trace::model::{Event, Special, Step, ThreadNo};
 
+use crate::walk::Met;
+
 /// Events that wait at most; then the oldest counts as decided.
 const MOST: usize = 1 << 16;
 
@@ -24,8 +26,8 @@ enum State {
 
 /// A queue of events in their order.
 #[derive(Default)]
-pub struct Held {
-    queue: VecDeque<(Event, Option<u64>, State)>,
+pub(crate) struct Held {
+    queue: VecDeque<(Met, State)>,
     /// Events that have left the queue.
     gone: u64,
     /// What is not decided: whose, and which event of all that were put in. A
@@ -34,79 +36,85 @@ pub struct Held {
 }
 
 impl Held {
-    /// Puts an event and the size of its block behind the others.
-    pub fn push(&mut self, event: Event, size: Option<u64>) {
+    /// Puts an event behind the others.
+    pub fn event(&mut self, event: &Event, met: Met) {
         let half = matches!(event.api, ApiKind::ReallocFree | ApiKind::ReallocarrayFree);
         if half {
             self.open.push((event.thread, self.gone + self.queue.len() as u64));
         }
-        self.queue.push_back((event, size, if half { State::Open } else { State::Shown }));
+        self.queue.push_back((met, if half { State::Open } else { State::Shown }));
         if self.queue.len() > MOST
-            && let Some((event, _, state @ State::Open)) = self.queue.front_mut()
+            && let Some((Met::Event(seen), state @ State::Open)) = self.queue.front_mut()
         {
             *state = State::Shown;
-            let thread = event.thread;
+            let thread = seen.event.thread;
             self.open.retain(|open| open.0 != thread);
         }
     }
 
+    /// Puts something that needs no decision behind the others.
+    pub fn other(&mut self, met: Met) {
+        self.queue.push_back((met, State::Shown));
+    }
+
     /// Decides what `step` decides; to be called with every step, before the
-    /// step itself is put in.
-    pub fn decide(&mut self, step: &Step) {
+    /// step itself is put in. `true`: the step was about an event that waited.
+    pub fn decide(&mut self, step: &Step) -> bool {
         if self.open.is_empty() {
-            return;
+            return false;
         }
         let thread = match step {
             Step::Event(event) => event.thread,
             Step::Special { thread, what: Special::ReallocUndo { .. }, .. } => *thread,
             // A realloc may map memory before it returns.
-            Step::Special { .. } => return,
+            Step::Special { .. } => return false,
         };
-        let Some(at) = self.open.iter().position(|open| open.0 == thread) else { return };
+        let Some(at) = self.open.iter().position(|open| open.0 == thread) else { return false };
         let (_, number) = self.open.swap_remove(at);
         let place = usize::try_from(number - self.gone).unwrap_or(usize::MAX);
-        let Some((event, _, state)) = self.queue.get_mut(place) else { return };
+        let Some((Met::Event(seen), state)) = self.queue.get_mut(place) else { return false };
         *state = State::Shown;
+        let event = &mut seen.event;
         match step {
             // A block that follows says whose second half it is; else it was a free.
             Step::Event(next) => {
                 event.pair = next.pair.filter(|&pair| pair == event.seqno && next.seqno != pair);
+                true
             }
             Step::Special { what: Special::ReallocUndo { free_seqno, .. }, .. }
                 if *free_seqno == Some(event.seqno) =>
             {
                 *state = State::Failed;
+                true
             }
-            Step::Special { .. } => {}
+            Step::Special { .. } => false,
         }
     }
 
     /// Nothing follows: what is undecided was a free without a second half.
     pub fn decide_all(&mut self) {
-        for (event, _, state) in &mut self.queue {
+        for (met, state) in &mut self.queue {
             if *state == State::Open {
                 *state = State::Shown;
-                event.pair = None;
+                if let Met::Event(seen) = met {
+                    seen.event.pair = None;
+                }
             }
         }
         self.open.clear();
     }
 
-    /// The next event to be shown, if it is decided.
-    pub fn next(&mut self) -> Option<(Event, Option<u64>)> {
+    /// What is to be shown next, if it is decided.
+    pub fn next(&mut self) -> Option<Met> {
         loop {
-            match self.queue.front()? {
-                (_, _, State::Open) => return None,
-                (event, size, State::Shown) => {
-                    let found = (*event, *size);
-                    self.queue.pop_front();
-                    self.gone += 1;
-                    return Some(found);
-                }
-                (_, _, State::Failed) => {
-                    self.queue.pop_front();
-                    self.gone += 1;
-                }
+            let state = self.queue.front()?.1;
+            if state == State::Open {
+                return None;
+            }
+            let (met, _) = self.queue.pop_front()?;
+            self.gone += 1;
+            if state == State::Shown {
+                return Some(met);
             }
         }
     }
@@ -120,7 +128,19 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::walk::Seen;
     use highwater_trace::model::Op;
+
+    fn push(held: &mut Held, event: &Event) {
+        held.event(event, Met::Event(Seen { event: *event, made: None, ended: None }));
+    }
+
+    fn out(held: &mut Held) -> Option<Event> {
+        held.next().map(|met| match met {
+            Met::Event(seen) => seen.event,
+            Met::Revived(block) => panic!("{block:?}"),
+        })
+    }
 
     fn event(seqno: u64, thread: u32, api: ApiKind, pair: Option<u64>) -> Step {
         let op = if api.is_free() { Op::Free } else { Op::Alloc { size: 1, usable: None } };
@@ -135,20 +155,18 @@ mod tests {
     /// What comes out, and after which step.
     fn run(steps: &[Step]) -> Vec<(u64, Option<u64>, usize)> {
         let mut held = Held::default();
-        let mut out = Vec::new();
+        let mut all = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             held.decide(step);
-            if let Step::Event(event) = step {
-                held.push(*event, None);
+            if let Step::Event(event) = &step {
+                push(&mut held, event);
             }
-            out.extend(std::iter::from_fn(|| held.next()).map(|(event, _)| (event.seqno, event.pair, at)));
+            all.extend(std::iter::from_fn(|| out(&mut held)).map(|event| (event.seqno, event.pair, at)));
         }
         held.decide_all();
-        out.extend(
-            std::iter::from_fn(|| held.next()).map(|(event, _)| (event.seqno, event.pair, steps.len())),
-        );
+        all.extend(std::iter::from_fn(|| out(&mut held)).map(|event| (event.seqno, event.pair, steps.len())));
         assert!(held.is_empty());
-        out
+        all
     }
 
     #[test]
@@ -197,9 +215,9 @@ mod tests {
             let step = event(seqno, u32::from(seqno > 0), api, None);
             held.decide(&step);
             if let Step::Event(event) = step {
-                held.push(event, None);
+                push(&mut held, &event);
             }
-            shown += std::iter::from_fn(|| held.next()).count();
+            shown += std::iter::from_fn(|| out(&mut held)).count();
         }
         assert_eq!(shown, 3 * MOST);
     }
