@@ -75,7 +75,7 @@ impl<'s> Walk<'s> {
         Ok(walk)
     }
 
-    /// The heap as far as events were read. Before the first [`Walk::next`] that
+    /// The heap as far as events were read. Before the first [`Walk::advance`] that
     /// is the heap at the beginning of the window.
     pub fn heap(&self) -> &Replay {
         &self.heap
@@ -90,7 +90,7 @@ impl<'s> Walk<'s> {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn next(&mut self) -> Result<Option<Met>, QueryError> {
+    pub fn advance(&mut self) -> Result<Option<Met>, QueryError> {
         loop {
             if let Some(met) = self.held.next() {
                 return Ok(Some(met));
@@ -157,7 +157,7 @@ impl<'s> Walk<'s> {
 pub(crate) fn whole(session: &mut Session, mut each: impl FnMut(&Seen)) -> Result<Replay, QueryError> {
     let source = session.source();
     let mut walk = Walk::new(&source, session.replay_options(), Until::Start, Until::End)?;
-    while let Some(met) = walk.next()? {
+    while let Some(met) = walk.advance()? {
         if let Met::Event(seen) = &met {
             each(seen);
         }

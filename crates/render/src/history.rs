@@ -50,7 +50,7 @@ pub fn walk(
     let mut walk = Walk::new(&source, session.replay_options(), range.from, range.to)?;
     let mut kept: VecDeque<Seen> = VecDeque::new();
     let mut shown = 0;
-    while let Some(met) = walk.next()? {
+    while let Some(met) = walk.advance()? {
         let Met::Event(seen) = met else { continue };
         if !selection.is_empty() && !selection.passes(&Subject::event(&seen.event, seen.block()), session) {
             continue;
