@@ -11,7 +11,6 @@
 //! and grown inside it is not of the window, and one made inside and resized
 //! later still is.
 
-use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
 use highwater_replay::{LiveBlock, Replay, Until};
 use highwater_trace::model::{Event, Mark, Op, Special, Step};
@@ -183,7 +182,7 @@ impl Origins {
     fn note(&mut self, step: &Step, heap: &Replay) {
         match step {
             Step::Event(event) => match (event.op, event.pair) {
-                (Op::Free, Some(_)) if event.api == ApiKind::ReallocFree => {
+                (Op::Free, Some(_)) if event.api.is_realloc() => {
                     let known = self.blocks.remove(&event.addr);
                     let Some(block) = heap.block_at(event.addr) else { return };
                     let origin = match known {
@@ -288,6 +287,8 @@ mod properties;
 
 #[cfg(test)]
 mod tests {
+    use highwater_event::api::ApiKind;
+
     use super::*;
     use crate::session::made::Made;
 

@@ -85,7 +85,12 @@ proptest! {
                         continue;
                     }
                     let (thread, pair) = (thread.into(), Some(seqno));
-                    made = made.event(thread, old, Op::Free, ApiKind::ReallocFree, 0, pair);
+                    // Both kinds, by the thread's number.
+                    let (half, whole) = match thread % 2 {
+                        0 => (ApiKind::ReallocFree, ApiKind::Realloc),
+                        _ => (ApiKind::ReallocarrayFree, ApiKind::Reallocarray),
+                    };
+                    made = made.event(thread, old, Op::Free, half, 0, pair);
                     let free_seqno = pair;
                     seqno += 1;
                     if fails {
@@ -94,7 +99,7 @@ proptest! {
                     }
                     let size = u64::from(size);
                     let op = Op::Alloc { size, usable: None };
-                    made = made.event(thread, new, op, ApiKind::Realloc, 1, pair);
+                    made = made.event(thread, new, op, whole, 1, pair);
                     // Between its halves it is nowhere.
                     blocks[at].died = seqno - 1;
                     let born = blocks[at].born;
