@@ -41,6 +41,8 @@ pub mod maps;
 pub mod modules;
 pub mod real;
 pub mod record;
+pub mod select;
+pub mod set;
 pub mod stack;
 pub mod start;
 pub mod sys;

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::loader;
+use crate::loader::{self, LinkMap};
 
 macro_rules! reals {
     ($($field:ident = $symbol:literal;)*) => {
@@ -25,6 +25,7 @@ macro_rules! reals {
                         self.$field.store(address, Relaxed);
                     }
                 )*
+                resolve_usable();
             }
         }
     };
@@ -44,7 +45,6 @@ reals! {
     posix_memalign = b"posix_memalign";
     valloc = b"valloc";
     pvalloc = b"pvalloc";
-    malloc_usable_size = b"malloc_usable_size";
 
     new = b"_Znwm";
     new_array = b"_Znam";
@@ -125,14 +125,34 @@ reals! {
     g_slice_free1 = b"g_slice_free1";
 }
 
+/// malloc_usable_size, where it belongs to malloc. (An allocator that defines
+/// malloc alone leaves the C library's behind it, which must never see this
+/// allocator's blocks.)
+pub static USABLE: AtomicUsize = AtomicUsize::new(0);
+
+#[cold]
+fn resolve_usable() {
+    if let Some((malloc, _)) = next_in(b"malloc")
+        && let Some((object, address)) = next_in(b"malloc_usable_size")
+        && core::ptr::eq(malloc, object)
+    {
+        USABLE.store(address, Relaxed);
+    }
+}
+
 /// The definition that follows ours in load order; where none follows, the
 /// first that is not ours.
 fn next(name: &[u8]) -> Option<usize> {
+    next_in(name).map(|(_, address)| address)
+}
+
+/// The same, with the object that has it.
+fn next_in(name: &[u8]) -> Option<(&'static LinkMap, usize)> {
     let own = loader::own()?;
     let mut at = own.next();
     while let Some(map) = at {
         if let Some(address) = map.function(name) {
-            return Some(address);
+            return Some((map, address));
         }
         at = map.next();
     }
@@ -141,7 +161,7 @@ fn next(name: &[u8]) -> Option<usize> {
         if !core::ptr::eq(map, own)
             && let Some(address) = map.function(name)
         {
-            return Some(address);
+            return Some((map, address));
         }
         at = map.next();
     }

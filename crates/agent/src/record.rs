@@ -9,14 +9,14 @@
 
 use core::sync::atomic::{Ordering::*, compiler_fence};
 
-use highwater_event::api::ApiKind;
+use highwater_event::api::{ApiKind, Family};
 use highwater_event::codec::SpecialKind;
-use highwater_event::layout::{OPT_FREE_STACKS, OPT_USABLE};
+use highwater_event::layout::{OPT_COUNT, OPT_FREE_STACKS, OPT_SELECT, OPT_USABLE};
 use highwater_event::node::{NodeId, Truncation};
 
 use crate::stack::Kind;
 use crate::thread::{self, IDLE, Thread};
-use crate::{stack, start};
+use crate::{select, stack, start};
 
 /// Where a hook was called from: the address of its return slot, and rbp.
 #[derive(Clone, Copy)]
@@ -164,7 +164,7 @@ impl Thread {
 
     /// The node of the caller's stack.
     #[inline(always)]
-    fn node(&mut self, kind: Kind, caller: Caller) -> NodeId {
+    pub fn node(&mut self, kind: Kind, caller: Caller) -> NodeId {
         // SAFETY: the hooks pass the registers that they were entered with.
         unsafe { stack::node(self, kind, caller.sp, caller.bp) }
     }
@@ -179,7 +179,7 @@ impl Thread {
     /// The same with a known stack.
     #[inline(always)]
     pub fn alloc_at(&mut self, node: NodeId, ptr: u64, size: u64, api: ApiKind, pair: bool) {
-        let usable = if self.options & OPT_USABLE != 0 { usable(ptr) } else { None };
+        let usable = if self.options & OPT_USABLE != 0 { usable_through(ptr, api) } else { None };
         let stamp = self.stamp();
         self.write_alloc(stamp, ptr, size, node, api, usable, pair);
     }
@@ -191,6 +191,16 @@ impl Thread {
         let stamp = self.stamp();
         self.write_free(stamp, ptr, node, api);
         node
+    }
+
+    /// Records the free half of a realloc; returns the stack of both halves.
+    #[inline(always)]
+    pub fn realloc_free(&mut self, caller: Caller, old: u64, api: ApiKind) -> NodeId {
+        let stack = self.node(Kind::Alloc, caller);
+        let stamp = self.stamp();
+        let shown = if self.options & OPT_FREE_STACKS != 0 { stack } else { 0 };
+        self.write_free(stamp, old, shown, api);
+        stack
     }
 
     /// Records something rare.
@@ -208,9 +218,16 @@ impl Thread {
     }
 }
 
+/// The usable size of a block of an entry point whose blocks malloc makes.
 #[cold]
-fn usable(ptr: u64) -> Option<u64> {
-    let function = crate::real::REAL.malloc_usable_size.load(Relaxed);
+fn usable_through(ptr: u64, api: ApiKind) -> Option<u64> {
+    matches!(api.family(), Family::C | Family::New | Family::NewArray).then(|| usable(ptr)).flatten()
+}
+
+/// The usable size of a block that malloc has made; `None` where nobody knows it.
+#[inline(always)]
+pub fn usable(ptr: u64) -> Option<u64> {
+    let function = crate::real::USABLE.load(Relaxed);
     if function == 0 {
         return None;
     }
@@ -229,9 +246,15 @@ pub fn alloc(caller: Caller, ptr: u64, size: u64, api: ApiKind) {
     }
     match access(caller) {
         Access::Free(thread) => {
+            if thread.options & OPT_SELECT != 0 {
+                return select::alloc(thread, caller, ptr, size, api);
+            }
             thread.begin(caller);
             thread.alloc(caller, ptr, size, api);
             thread.end();
+        }
+        Access::Nested(thread) if thread.options & OPT_SELECT != 0 => {
+            select::nested_alloc(thread, ptr, size, api);
         }
         Access::Nested(thread) => thread.push_nested(ptr, size, api),
         Access::Off => {}
@@ -246,10 +269,14 @@ pub fn free(caller: Caller, ptr: u64, api: ApiKind) {
     }
     match access(caller) {
         Access::Free(thread) => {
+            if thread.options & OPT_SELECT != 0 {
+                return select::free(thread, caller, ptr, api);
+            }
             thread.begin(caller);
             thread.free(caller, ptr, api);
             thread.end();
         }
+        Access::Nested(thread) if thread.options & OPT_SELECT != 0 => select::nested_free(thread, ptr, api),
         Access::Nested(thread) => {
             if thread.deleting != ptr {
                 thread.push_nested(ptr, 0, api);
@@ -270,17 +297,16 @@ pub fn realloc(
     alloc_api: ApiKind,
     real: impl FnOnce() -> u64,
 ) -> u64 {
+    if select::applies() {
+        return select::realloc(caller, old, size, free_api, alloc_api, real);
+    }
     let mut node = None;
     if old != 0 {
         match access(caller) {
             Access::Free(thread) => {
                 thread.begin(caller);
-                let stack = thread.node(Kind::Alloc, caller);
-                let stamp = thread.stamp();
-                let shown = if thread.options & OPT_FREE_STACKS != 0 { stack } else { 0 };
-                thread.write_free(stamp, old, shown, free_api);
+                node = Some(thread.realloc_free(caller, old, free_api));
                 thread.end();
-                node = Some(stack);
             }
             Access::Nested(thread) => thread.push_nested(old, 0, free_api),
             Access::Off => {}
@@ -324,7 +350,9 @@ pub fn realloc(
 #[cold]
 #[inline(never)]
 pub fn mapping(caller: Caller, kind: SpecialKind, fields: &[u64]) {
-    if let Access::Free(thread) = access(caller) {
+    if let Access::Free(thread) = access(caller)
+        && thread.options & OPT_COUNT == 0
+    {
         thread.begin(caller);
         let node = thread.node(Kind::Alloc, caller);
         let mut words = [0u64; 7];
@@ -342,6 +370,9 @@ pub fn mapping(caller: Caller, kind: SpecialKind, fields: &[u64]) {
 pub fn alloc_around(caller: Caller, size: u64, api: ApiKind, real: impl FnOnce() -> u64) -> u64 {
     match access(caller) {
         Access::Free(thread) => {
+            if thread.options & OPT_SELECT != 0 {
+                return select::alloc_around(thread, caller, size, api, real);
+            }
             thread.begin(caller);
             let ptr = real();
             if ptr != 0 {
@@ -365,12 +396,18 @@ pub fn free_around(caller: Caller, ptr: u64, api: ApiKind, real: impl FnOnce()) 
     }
     match access(caller) {
         Access::Free(thread) => {
+            if thread.options & OPT_SELECT != 0 {
+                return select::free_around(thread, caller, ptr, api, real);
+            }
             thread.begin(caller);
             thread.free(caller, ptr, api);
             thread.deleting = ptr;
             real();
             thread.deleting = 0;
             thread.end();
+        }
+        Access::Nested(thread) if thread.options & OPT_SELECT != 0 => {
+            select::nested_free_around(thread, ptr, api, real);
         }
         Access::Nested(thread) => {
             let outer = thread.deleting;

@@ -8,6 +8,7 @@ use highwater_event::layout::*;
 use highwater_event::node::{Node, NodeId};
 
 use crate::real::REAL;
+use crate::set::Set;
 use crate::{arch, intern, loader, sys, thread};
 
 /// The mapped shared memory.
@@ -65,6 +66,15 @@ impl Shared {
     pub fn ring(&self, index: u32) -> (*mut u8, u64) {
         let (offset, size) = ring_range(self.header.rings_off, self.header.big_rings, index);
         (self.at(offset), size)
+    }
+
+    /// The set of addresses, where the recorder has laid one out.
+    pub fn set(&self) -> Set {
+        match self.header.set_bits {
+            0 => Set::NONE,
+            // SAFETY: the recorder has laid it out for this many buckets.
+            bits => unsafe { Set::new(self.at(self.header.set_off), bits) },
+        }
     }
 
     /// Where node `id` lies.

@@ -10,7 +10,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, compiler_fence};
 use highwater_event::api::ApiKind;
 use highwater_event::codec::{Encoder, MAX_RECORD, SpecialKind, State};
 use highwater_event::layout::*;
+use highwater_event::sample::{Sampler, mix};
 
+use crate::set::Set;
 use crate::stack::Kind;
 use crate::start::{self, Shared};
 use crate::unwind::cache::{Cache, Edges, Scratch, Tally};
@@ -70,6 +72,16 @@ pub struct Thread {
     pub dropped: u64,
     /// Recording options, copied from the header.
     pub options: u32,
+    /// The next block that a hook sees is an outer hook's (see [`crate::select`]).
+    pub pass: bool,
+    /// A free inside a free has its bytes to count.
+    pub inner_counts: bool,
+    /// Smaller blocks are only counted, bytes.
+    pub min_size: u64,
+    /// Which blocks a sample keeps.
+    pub sampler: Sampler,
+    /// Addresses whose frees are told by it.
+    pub set: Set,
     /// Greatest number of frames that are kept, the outermost ones.
     pub depth: usize,
     /// Events until the stamp is read again, at the latest.
@@ -210,6 +222,11 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         (*thread).span = Span::default();
         (*thread).dropped = 0;
         (*thread).options = shared.header().options;
+        (*thread).pass = false;
+        (*thread).inner_counts = false;
+        (*thread).min_size = shared.header().min_size;
+        (*thread).sampler = Sampler::new(shared.header().sample, mix(now ^ u64::from(tid) << 40));
+        (*thread).set = shared.set();
         (*thread).depth = match shared.header().depth {
             0 => usize::MAX,
             depth => depth as usize,
@@ -427,6 +444,7 @@ impl Thread {
         }
         self.limit = core::ptr::null_mut();
         self.deleting = 0;
+        self.pass = false;
         self.cache(Kind::Alloc).clear();
         self.cache(Kind::Free).clear();
         let stamp = arch::stamp();

@@ -43,6 +43,12 @@ pub struct Args {
     /// Keep only the N outermost frames of each stack, and mark the cut
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     depth: u32,
+    /// Record a sample: about one block for so many bytes allocated, and estimate the rest: 512k
+    #[arg(long, value_name = "BYTES", value_parser = sample)]
+    sample: Option<u64>,
+    /// Only count blocks below this size
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    min_size: Option<u64>,
     /// When a thread's ring is full: wait for the recorder (nothing is lost), or drop and count
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_full: OnFull,
@@ -86,6 +92,14 @@ fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no size; write 4096, 64k, 10MiB or 2g"))
 }
 
+fn sample(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        0 => Err("0 B between two marks would be every byte; leave --sample out to record all".to_owned()),
+        bytes if bytes > 1 << 40 => Err("at most 1 TiB".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// Runs and reports; exits as the program did.
 pub fn run(args: Args, colour: Colour) -> ExitCode {
     let options = highwater_record::Options {
@@ -94,6 +108,8 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         actual_size: args.actual_size,
         no_free_stacks: args.no_free_stacks,
         depth: args.depth,
+        sample: args.sample.unwrap_or(0),
+        min_size: args.min_size.unwrap_or(0),
         validate: args.validate,
         drop_when_full: args.on_full == OnFull::Drop,
         follow_exec: args.follow == Follow::Exec,

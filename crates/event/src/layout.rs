@@ -8,13 +8,14 @@
 //! strings_off    bytes                    paths of modules, append only
 //! slots_off      Slot[slots_cap]          one per thread at a time
 //! nodes_off      Node[nodes_cap]          the stack tree, append only
+//! set_off        the set of addresses: SET_FILTER bytes, 2^set_bits buckets
 //! rings_off      rings: the first `big_rings` of BIG_RING bytes, then small ones
 //! ```
 //!
 //! Everything here is plain old data for which all bit patterns are valid; both
 //! sides use atomics on it. Who writes a field stands beside it.
 
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 use crate::codec::State;
 
@@ -39,6 +40,23 @@ pub const OPT_FREE_STACKS: u32 = 2;
 pub const OPT_DROP: u32 = 4;
 /// Option bit: compare each cached stack with a fresh walk, abort on a difference.
 pub const OPT_VALIDATE: u32 = 8;
+/// Option bit: record only blocks that [`Header::sample`] chooses.
+pub const OPT_SAMPLE: u32 = 16;
+/// Option bit: record only blocks of [`Header::min_size`] and above.
+pub const OPT_MIN_SIZE: u32 = 32;
+/// Option bit: record nothing, only count.
+pub const OPT_COUNT: u32 = 64;
+/// The options under which operations are counted and not all recorded.
+pub const OPT_SELECT: u32 = OPT_SAMPLE | OPT_MIN_SIZE | OPT_COUNT;
+
+/// Counters in the filter of the set of addresses, a byte each.
+pub const SET_FILTER: usize = 1 << 16;
+/// Addresses in one of its buckets.
+pub const SET_BUCKET: usize = 8;
+
+/// A thread that only counts adds its live bytes to all threads' once they have
+/// moved by so much.
+pub const COUNT_BATCH: u64 = 64 << 10;
 
 /// [`Header::agent_state`]: nobody has come yet.
 pub const AGENT_ABSENT: u32 = 0;
@@ -90,13 +108,15 @@ pub enum Counter {
     Validated = 10,
     /// Lost events: a full ring and nobody may wait.
     Dropped = 11,
+    /// Blocks that were chosen for the sample and found no room in the set.
+    SampleFull = 12,
 }
 
 impl Counter {
     /// How many there are room for.
     pub const COUNT: usize = 32;
     /// The names, in the order of the numbers.
-    pub const NAMES: [&'static str; 12] = [
+    pub const NAMES: [&'static str; 13] = [
         "rules_compiled",
         "rules_full",
         "nested",
@@ -109,6 +129,7 @@ impl Counter {
         "unloads",
         "validated",
         "dropped",
+        "sample_full",
     ];
 }
 
@@ -155,13 +176,54 @@ pub struct Header {
     pub follow_exec: u32,
     /// Token of that memory.
     pub next_token: AtomicU64,
+    /// Mean distance of a sample's marks, bytes ([`crate::sample`]).
+    pub sample: u64,
+    /// Where the set of addresses is.
+    pub set_off: u64,
+    /// Logarithm of the number of its buckets; 0: there is none.
+    pub set_bits: u32,
 
     /// Written by the recorder, read by waiting agents.
     pub recorder: RecorderWords,
     /// Written by the agent, rarely.
     pub agent: AgentWords,
+    /// Written by agents that only count, rarely.
+    pub live: LiveWords,
     /// [`Counter`]s, written by the agent, rarely or per thread at its end.
     pub counters: [AtomicU64; Counter::COUNT],
+}
+
+/// Live bytes of all threads, without what they have not added yet
+/// ([`Counts::delta`]).
+#[repr(C, align(64))]
+pub struct LiveWords {
+    /// Usable bytes alive.
+    pub bytes: AtomicI64,
+    /// The most there were.
+    pub peak: AtomicI64,
+}
+
+/// What a slot's threads counted, its successive owners together; written by the
+/// owner, and only with one of [`OPT_SELECT`].
+#[repr(C, align(64))]
+pub struct Counts {
+    /// Blocks made.
+    pub made: AtomicU64,
+    /// Requested bytes of them.
+    pub made_bytes: AtomicU64,
+    /// Frees.
+    pub freed: AtomicU64,
+    /// Blocks below [`Header::min_size`].
+    pub small: AtomicU64,
+    /// Requested bytes of them.
+    pub small_bytes: AtomicU64,
+    /// Reallocs of a block: each is a free and a block made too.
+    pub remade: AtomicU64,
+    /// Usable bytes made less those freed, since they were last added to
+    /// [`LiveWords`].
+    pub delta: AtomicI64,
+    /// The greatest value of `delta` since then.
+    pub most: AtomicI64,
 }
 
 /// The recorder's words, on a cache line of their own.
@@ -251,6 +313,8 @@ pub struct Slot {
     pub name: [AtomicU64; 2],
     /// The codec's state that the owner started with: zeros but the stamp.
     pub start_state: State,
+    /// What the owners counted.
+    pub counts: Counts,
 }
 
 /// One loaded object.
@@ -308,6 +372,7 @@ mod tests {
         use core::mem::offset_of;
         assert_eq!(offset_of!(Slot, tail), 64);
         assert_eq!(offset_of!(Slot, state), 128);
+        assert_eq!(offset_of!(Slot, counts), 192);
         assert_eq!(size_of::<Header>(), 4096);
         assert_eq!(offset_of!(Header, recorder) % 64, 0);
     }

@@ -11,6 +11,7 @@ use highwater_trace::model::{ClockPoint, End, EndedHow, Mark, Meta, RssSample};
 use highwater_trace::{TraceError, Writer, WriterOptions};
 
 use crate::control::Status;
+use crate::counted::Counted;
 use crate::drain::Drain;
 use crate::memory::Memory;
 use crate::names::{self, Fields};
@@ -58,6 +59,8 @@ pub struct Recorded {
     pub cut: Option<String>,
     /// Bytes that it shared with us.
     pub shared: u64,
+    /// What its threads counted, where they did.
+    pub counted: Option<Counted>,
 }
 
 impl Image {
@@ -89,22 +92,19 @@ impl Image {
             host: names::host(),
             options: options.remarks(),
         };
-        let writer = Writer::create(
-            &path,
-            &meta,
-            WriterOptions {
-                overwrite: options.force,
-                compression: options.compression,
-                max_size: options.max_trace_size,
-            },
-        )?;
+        let how = WriterOptions {
+            overwrite: options.force,
+            compression: options.compression,
+            max_size: options.max_trace_size,
+        };
+        let writer = if options.count { None } else { Some(Writer::create(&path, &meta, how)?) };
         let same_pids = agent.pid.load(Relaxed) == pid;
         let mut image = Image {
             memory,
             path,
             pid,
             exe,
-            writer: Some(writer),
+            writer,
             drain: Drain::default(),
             start_ns,
             cpu_at_start: cpu_ns(),
@@ -263,11 +263,14 @@ impl Image {
     pub fn finish(mut self, how: EndedHow, code: i32, children: u64) -> Recorded {
         self.epoch(true);
         let header = self.memory.header();
+        let counted = (header.options & OPT_SELECT != 0).then(|| Counted::of(&self.memory));
         let (dropped, stalled_ns) = self.drain.losses(&self.memory);
         let counters = Counter::NAMES
             .iter()
             .zip(&header.counters)
             .map(|(name, value)| ((*name).to_owned(), value.load(Relaxed)))
+            // Before what is left out should they not all fit.
+            .chain(counted.iter().flat_map(Counted::counters))
             .chain(self.drain.walking(&self.memory).map(|(name, value)| (name.to_owned(), value)))
             .chain([
                 ("agent_nodes".to_owned(), u64::from(self.memory.node_count())),
@@ -304,6 +307,7 @@ impl Image {
             bytes,
             cut: self.cut.clone(),
             shared: self.memory.touched(),
+            counted,
         }
     }
 

@@ -11,6 +11,7 @@
 //! | [`run`] | a whole run: the chain of images, signals, exit status |
 //! | [`by_hand`] | the recorder that an agent started itself |
 //! | [`process`] | `/proc`: resident memory, children, exec |
+//! | [`counted`] | what the target's threads counted by themselves |
 //! | [`control`] | the socket of a live recording: marks, status, stop |
 //! | [`names`] | output file names |
 //! | [`signals`] | passing signals on, waking up when the target ends |
@@ -18,6 +19,7 @@
 pub mod agent_file;
 pub mod by_hand;
 pub mod control;
+pub mod counted;
 pub mod drain;
 pub mod error;
 pub mod image;
@@ -29,5 +31,6 @@ pub mod program;
 pub mod run;
 pub mod signals;
 
+pub use counted::Counted;
 pub use error::RecordError;
 pub use run::{Options, Outcome, Status};

@@ -21,6 +21,23 @@ pub struct Settings {
     pub depth: u32,
     /// Record the next image after an exec too.
     pub follow_exec: bool,
+    /// Mean distance of a sample's marks, bytes; 0 for no sample.
+    pub sample: u64,
+    /// Smaller blocks are only counted, bytes.
+    pub min_size: u64,
+}
+
+impl Settings {
+    /// Logarithm of the number of buckets of the set of addresses: room for the
+    /// sampled blocks of 256 GiB, for four million blocks at most; 0 for no set.
+    fn set_bits(&self, sizes: &Sizes) -> u32 {
+        if self.options & (OPT_SAMPLE | OPT_MIN_SIZE) == 0 {
+            return 0;
+        }
+        let wanted = if self.options & OPT_SAMPLE == 0 { u64::MAX } else { (1 << 38) / self.sample.max(1) };
+        let addresses = wanted.clamp(1 << 12, 1 << 22).next_power_of_two();
+        (addresses.ilog2() - SET_BUCKET.ilog2()).min(sizes.set_bits)
+    }
 }
 
 /// How many of each thing fit.
@@ -31,6 +48,8 @@ struct Sizes {
     nodes: u32,
     strings: u32,
     modules: u32,
+    /// Greatest logarithm of the number of buckets of the set of addresses.
+    set_bits: u32,
 }
 
 impl Sizes {
@@ -47,11 +66,18 @@ impl Sizes {
             }
         };
         if limit == libc::RLIM_INFINITY || limit > 64 << 30 {
-            Sizes { slots: 4096, big_rings: 16, nodes: 1 << 24, strings: 8 << 20, modules: 8192 }
+            Sizes {
+                slots: 4096,
+                big_rings: 16,
+                nodes: 1 << 24,
+                strings: 8 << 20,
+                modules: 8192,
+                set_bits: 19,
+            }
         } else if limit > 4 << 30 {
-            Sizes { slots: 256, big_rings: 4, nodes: 1 << 21, strings: 1 << 20, modules: 1024 }
+            Sizes { slots: 256, big_rings: 4, nodes: 1 << 21, strings: 1 << 20, modules: 1024, set_bits: 16 }
         } else {
-            Sizes { slots: 16, big_rings: 1, nodes: 1 << 17, strings: 256 << 10, modules: 512 }
+            Sizes { slots: 16, big_rings: 1, nodes: 1 << 17, strings: 256 << 10, modules: 512, set_bits: 13 }
         }
     }
 }
@@ -110,7 +136,13 @@ impl Memory {
         let strings_off = page(modules_off + u64::from(sizes.modules) * size_of::<Module>() as u64);
         let slots_off = page(strings_off + u64::from(sizes.strings));
         let nodes_off = page(slots_off + u64::from(sizes.slots) * size_of::<Slot>() as u64);
-        let rings_off = page(nodes_off + u64::from(sizes.nodes) * size_of::<Node>() as u64);
+        let set_off = page(nodes_off + u64::from(sizes.nodes) * size_of::<Node>() as u64);
+        let set_bits = settings.set_bits(&sizes);
+        let set_size = match set_bits {
+            0 => 0,
+            bits => SET_FILTER as u64 + ((8 * SET_BUCKET as u64) << bits),
+        };
+        let rings_off = page(set_off + set_size);
         let (last, last_size) = ring_range(rings_off, sizes.big_rings, sizes.slots - 1);
         let size = page(last + last_size);
         // SAFETY: our own descriptor; a new mapping of it.
@@ -159,6 +191,10 @@ impl Memory {
             (&raw mut (*header).nodes_cap).write(sizes.nodes);
             (&raw mut (*header).options).write(settings.options);
             (&raw mut (*header).depth).write(settings.depth);
+            (&raw mut (*header).sample).write(settings.sample);
+            (&raw mut (*header).min_size).write(settings.min_size);
+            (&raw mut (*header).set_off).write(set_off);
+            (&raw mut (*header).set_bits).write(set_bits);
             (&raw mut (*header).recorder_pid).write(std::process::id());
             (&raw mut (*header).follow_exec).write(u32::from(settings.follow_exec));
             let nodes = memory.base.add(nodes_off as usize).cast::<Node>();

@@ -36,6 +36,12 @@ pub struct Options {
     /// Walk every stack a second time without the cache, and abort the target on
     /// a difference (for tests).
     pub validate: bool,
+    /// Record a sample of the blocks: marks at this mean distance, bytes; 0 for all.
+    pub sample: u64,
+    /// Only count blocks below this size, bytes.
+    pub min_size: u64,
+    /// Count, and record nothing: there is no trace.
+    pub count: bool,
     /// Record later images of an exec chain.
     pub follow_exec: bool,
     /// Greatest size of the trace, bytes.
@@ -54,6 +60,9 @@ impl Default for Options {
             no_free_stacks: false,
             depth: 0,
             validate: false,
+            sample: 0,
+            min_size: 0,
+            count: false,
             follow_exec: true,
             max_trace_size: None,
             compression: Compression::Zstd(1),
@@ -68,9 +77,14 @@ impl Options {
             options: bit(self.actual_size, OPT_USABLE)
                 | bit(self.drop_when_full, OPT_DROP)
                 | bit(self.validate, OPT_VALIDATE)
-                | bit(!self.no_free_stacks, OPT_FREE_STACKS),
+                | bit(!self.no_free_stacks, OPT_FREE_STACKS)
+                | bit(self.sample > 0, OPT_SAMPLE)
+                | bit(self.min_size > 0, OPT_MIN_SIZE)
+                | bit(self.count, OPT_COUNT),
             depth: self.depth,
             follow_exec: self.follow_exec,
+            sample: self.sample,
+            min_size: self.min_size,
         }
     }
 
@@ -88,6 +102,12 @@ impl Options {
         }
         if self.no_free_stacks {
             list.push("no_free_stacks".to_owned());
+        }
+        if self.sample > 0 {
+            list.push(format!("sample={}", self.sample));
+        }
+        if self.min_size > 0 {
+            list.push(format!("min_size={}", self.min_size));
         }
         list
     }
@@ -273,6 +293,9 @@ fn register(memory: &Memory, next: Option<&Memory>) {
 
 /// Fails before the target starts if the trace cannot be written.
 fn check_output(program: &Path, options: &Options) -> Result<(), RecordError> {
+    if options.count {
+        return Ok(());
+    }
     let template = options.output.as_deref().unwrap_or(names::DEFAULT);
     let fields = Fields {
         pid: 0,
@@ -553,7 +576,9 @@ impl Outcome {
     pub fn sentences(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for image in &self.images {
-            if let Some(cut) = &image.cut {
+            if let Some(cut) = &image.cut
+                && !image.path.as_os_str().is_empty()
+            {
                 lines.push(format!(
                     "{}: the recording stopped before the program did: {cut}",
                     image.path.display()

@@ -62,7 +62,11 @@ pub fn lines(look: &Look, session: &mut Session, stats: &Stats, replay: &Replay)
     let groups = sites::at_peak(session, replay, By::Site).unwrap_or_default();
     lines.extend(site_lines(look, &groups, PEAK_SITES));
     if totals.live_blocks == 0 {
-        lines.push(row("live at end", "nothing: no leaks".to_string()));
+        let nothing = match stats.modes.sample {
+            0 => "nothing: no leaks",
+            _ => "nothing that the sample holds",
+        };
+        lines.push(row("live at end", nothing.to_string()));
     } else {
         let blocks = counted(totals.live_blocks, "block", "blocks");
         let sure = give_or_take(totals.sampled.live_variance, 0);

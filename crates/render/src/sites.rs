@@ -189,7 +189,10 @@ pub fn leaks_text<W: Write>(
         return writeln!(out, "{}", nothing.sentence());
     }
     if totals.live_blocks == 0 {
-        return writeln!(out, "nothing is live at the end: no leaks");
+        return match stats.modes.sample {
+            0 => writeln!(out, "nothing is live at the end: no leaks"),
+            _ => writeln!(out, "nothing in the sample is live at the end"),
+        };
     }
     let strong = look.palette.strong;
     writeln!(

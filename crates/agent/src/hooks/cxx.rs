@@ -10,10 +10,12 @@
 use core::mem::offset_of;
 
 use highwater_event::api::ApiKind;
+use highwater_event::layout::OPT_SELECT;
 
 use super::{real, stub};
 use crate::real::{REAL, Real};
 use crate::record::{self, Access, Caller};
+use crate::select;
 
 type Ptr = u64;
 
@@ -72,6 +74,9 @@ throwing!("_ZnamSt11align_val_t", stub_new_array_aligned, "rdx", "rcx", new_arra
 fn try_new(caller: Caller, size: u64, api: ApiKind, real: impl FnOnce() -> Ptr) -> Ptr {
     match record::access(caller) {
         Access::Free(thread) => {
+            if thread.options & OPT_SELECT != 0 {
+                return select::alloc_around(thread, caller, size, api, real);
+            }
             thread.begin(caller);
             let ptr = real();
             if ptr != 0 {

@@ -1,0 +1,137 @@
+//! Recordings that leave blocks out on purpose: what is left in is right, and
+//! what was left out is told.
+
+use std::path::PathBuf;
+
+use highwater_tests::highwater::{Recorded, record_with};
+use highwater_tests::known::Known;
+use highwater_tests::programs::Program;
+use highwater_tests::{Highwater, number};
+
+fn program() -> PathBuf {
+    Program::new("modes.c").build()
+}
+
+/// Records `modes WHAT`; the recording, and the program's counts of all and of large blocks.
+#[track_caller]
+fn recorded(options: &[&str], what: &str) -> (Recorded, Known, Known) {
+    let folder = highwater_tests::folder();
+    let (all, large) = (folder.path().join("all"), folder.path().join("large"));
+    let program = program();
+    let recorded =
+        record_with(options, |child| child.arg("--").arg(&program).arg(what).arg(&all).arg(&large))
+            .expect_code(0);
+    (recorded, Known::from_file(&all), Known::from_file(&large))
+}
+
+/// No error may be told where none was made.
+#[track_caller]
+fn no_false_word(stats: &serde_json::Value) {
+    for key in ["foreign_frees", "missing_frees", "order_repairs", "dropped"] {
+        assert_eq!(number(stats, key), 0, "{key}: {stats:#}");
+    }
+    for key in ["double_free", "invalid_free", "mismatched"] {
+        assert_eq!(stats["errors"][key], 0, "{key}: {stats:#}");
+    }
+    assert_eq!(stats["complete"], true, "{stats:#}");
+}
+
+/// `got` may differ from `want` by five of its standard errors.
+#[track_caller]
+fn about(stats: &serde_json::Value, key: &str, want: i64) {
+    let (got, error) = (number(stats, key), number(&stats["modes"]["errors95"], key));
+    assert!(error > 0, "{key} has no error: {stats:#}");
+    assert!((got - want).abs() as f64 <= error as f64 / 1.96 * 5.0, "{key}: {got} of {want}, +-{error}");
+}
+
+#[test]
+fn min_size_leaves_small_blocks_out_and_nothing_else() {
+    let (recorded, all, large) = recorded(&["--min-size", "64"], "boundary");
+    let stats = recorded.stats();
+    let got = Known::from_json(&stats);
+    // A realloc from small to large, or back, is one half of a pair.
+    assert_eq!(got, large);
+    no_false_word(&stats);
+    let modes = &stats["modes"];
+    assert_eq!(modes["min_size"], 64);
+    assert_eq!(number(modes, "left_out_blocks"), all.allocations - large.allocations);
+    assert_eq!(number(modes, "left_out_bytes"), all.bytes_allocated - large.bytes_allocated);
+    let notes = Highwater::command(["stats"]).arg(&recorded.trace).run().expect_code(0).stderr();
+    assert!(notes.contains("--min-size 64 B: "), "{notes}");
+}
+
+#[test]
+fn min_size_counts_operator_new_and_delete_once() {
+    let program = Program::new("operators.cpp").build();
+    let whole = record_with(&[], |child| child.arg("--").arg(&program)).stats();
+    let least = record_with(&["--min-size", "1"], |child| child.arg("--").arg(&program)).stats();
+    for key in ["allocations", "frees", "bytes_allocated", "live_blocks", "live_bytes"] {
+        // Blocks of no bytes are the only ones below one byte.
+        let left_out = if key == "allocations" { number(&least["modes"], "left_out_blocks") } else { 0 };
+        let close = number(&whole, key) - number(&least, key) - left_out;
+        assert!(close.abs() <= 16, "{key}: {whole:#} {least:#}");
+    }
+    assert_eq!(whole["errors"]["mismatched"], least["errors"]["mismatched"]);
+}
+
+#[test]
+fn a_sample_counts_exactly_and_estimates_the_rest() {
+    for rate in ["2k", "32KiB"] {
+        let (recorded, all, _) = recorded(&["--sample", rate], "handed");
+        let stats = recorded.stats();
+        no_false_word(&stats);
+        // The C library makes one block for the thread.
+        assert_eq!(number(&stats, "allocations"), all.allocations + 1);
+        let own = number(&stats, "bytes_allocated") - all.bytes_allocated;
+        assert!(own > 0 && own < 4096, "{own}");
+        assert_eq!(number(&stats, "frees"), all.frees);
+        about(&stats, "live_bytes", all.live_bytes);
+        about(&stats, "live_blocks", all.live_blocks);
+        let kept = number(&stats["modes"], "sampled_blocks");
+        assert!(kept > 100 && kept < all.allocations / 4, "{kept} of {}", all.allocations);
+        // What leaks: the same estimate, by site, with its error.
+        let leaks = Highwater::json(&["leaks"], &recorded.trace);
+        assert_eq!(leaks["live_bytes"], stats["live_bytes"]);
+        assert!(number(&leaks["sites"][0], "error95") > 0, "{leaks:#}");
+        assert_eq!(leaks["sites"][0]["function"], "make");
+        let text = Highwater::command(["peak"]).arg(&recorded.trace).run().expect_code(0);
+        assert!(text.stdout().contains("+-"), "{}", text.stdout());
+        assert!(text.stderr().contains("estimates"), "{}", text.stderr());
+    }
+}
+
+#[test]
+fn a_sample_follows_reallocs() {
+    let (recorded, all, _) = recorded(&["--sample", "64"], "boundary");
+    let stats = recorded.stats();
+    no_false_word(&stats);
+    assert_eq!(number(&stats, "allocations"), all.allocations);
+    assert_eq!(number(&stats, "frees"), all.frees);
+    about(&stats, "live_blocks", all.live_blocks);
+}
+
+#[test]
+fn a_sample_of_large_blocks_leaves_small_ones_out() {
+    let (recorded, _, large) = recorded(&["--sample", "256", "--min-size", "64"], "boundary");
+    let stats = recorded.stats();
+    no_false_word(&stats);
+    assert_eq!(number(&stats, "allocations"), large.allocations);
+    assert_eq!(number(&stats, "bytes_allocated"), large.bytes_allocated);
+    about(&stats, "live_blocks", large.live_blocks);
+}
+
+#[test]
+fn a_sample_cannot_pass_a_gate_that_it_does_not_measure() {
+    let (recorded, ..) = recorded(&["--sample", "4k"], "boundary");
+    let ended = Highwater::command(["check", "--max-temporary", "1"]).arg(&recorded.trace).run();
+    assert_eq!(ended.code(), 2);
+    assert!(ended.stderr().contains("does not tell temporary"), "{}", ended.stderr());
+}
+
+#[test]
+fn a_sample_of_nothing_is_refused() {
+    for bad in [["--sample", "0"], ["--sample", "many"], ["--min-size", "-1"]] {
+        let ended = Highwater::command(["run"]).args(bad).args(["--", "true"]).run();
+        assert_eq!(ended.code(), 125, "{bad:?} {}", ended.stderr());
+    }
+}
