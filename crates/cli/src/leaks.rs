@@ -4,25 +4,20 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use highwater_query::leaks::evidence::{Evidence, Slicing};
+use highwater_query::leaks::growth::Trend;
+use highwater_query::leaks::rank::{self, Findings, Method, Ranking};
+use highwater_query::leaks::reach::{self, Scanned};
 use highwater_query::leaks::report::{self, Leaks};
 use highwater_query::leaks::suppressions::Suppressions;
-use highwater_query::{By, Group, Session, Stats};
+use highwater_query::{By, Group, Session, Stats, units};
 use highwater_render::sites::{self, LeaksJson};
-use highwater_render::{gcc, github, junit, place, sarif};
-use highwater_replay::Replay;
+use highwater_render::{gcc, github, junit, place, sarif, suspects};
+use highwater_replay::Until;
 
 use crate::output::{self, Colour};
 use crate::trace::{self, TraceArgs};
 use crate::windows::{self, WindowArgs};
-
-/// What makes a block a leak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Method {
-    /// Alive at the end
-    Exit,
-    /// Made in a window, alive after it
-    Window,
-}
 
 /// How leaks are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -64,10 +59,50 @@ impl SuppressionArgs {
     }
 }
 
+/// How suspects are found and ranked.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RankArgs {
+    /// What counts: exit, unreachable, window, growth, stale or all [default: all; window with --from, --to, --until, --windows]
+    #[arg(long, value_name = "NAME")]
+    method: Option<Method>,
+    /// What growth is: own, edleak or edkit-logistic
+    #[arg(long, value_name = "NAME", default_value = "own")]
+    trend: Trend,
+    /// Look at the heap every S (1s, 5m); without it, at equal numbers of events
+    #[arg(long, value_name = "S", value_parser = period)]
+    period: Option<u64>,
+    /// Say when the heap reaches this size
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    limit_at: Option<u64>,
+    /// A function that only hands memory on: blame its caller; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    wrapper: Vec<String>,
+    /// Do not look for such functions
+    #[arg(long)]
+    no_wrappers: bool,
+    /// What is not suspected too: start-up, and what is kept
+    #[arg(long)]
+    all: bool,
+    /// Whole stacks
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+fn period(text: &str) -> Result<u64, String> {
+    units::time(text)
+        .filter(|&ns| ns > 0)
+        .ok_or_else(|| format!("`{text}` is no length of time: 1s, 500ms, 5m"))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    units::size(text).ok_or_else(|| format!("`{text}` is no size: 4096, 64k, 1.5GiB"))
+}
+
 /// Options of `leaks`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  highwater leaks app.hwt\n  highwater leaks --by stack --json app.hwt\n  \
+                  highwater leaks --method growth --limit-at 2GiB app.hwt\n  \
                   highwater leaks --json --blocks app.hwt | jq '.blocks[0]'\n  \
                   highwater leaks --format sarif app.hwt > leaks.sarif\n  \
                   highwater leaks --from @A1 --to @A2 --until @A3 app.hwt\n  highwater leaks --windows A app.hwt\n  \
@@ -76,26 +111,25 @@ impl SuppressionArgs {
 pub struct Args {
     #[command(flatten)]
     trace: TraceArgs,
+    #[command(flatten)]
+    rank: RankArgs,
+    #[command(flatten)]
+    window: WindowArgs,
     /// JSON, document highwater.leaks/1
     #[arg(long)]
     json: bool,
     /// With --json: every block too
     #[arg(long, requires = "json")]
     blocks: bool,
-    /// site, stack, function, file, module, thread, api or size
-    #[arg(long, value_name = "WHAT", default_value = "site")]
-    by: By,
-    /// Lines to show
+    /// List what is alive at the end by site, stack, function, file, module, thread, api or size
+    #[arg(long, value_name = "WHAT")]
+    by: Option<By>,
+    /// Lines, or suspects, to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
     /// For whom
     #[arg(long, value_enum, default_value_t, value_name = "NAME", conflicts_with = "json")]
     format: Format,
-    /// What makes a block a leak [default: exit; window with --from, --to, --until, --windows]
-    #[arg(long, value_enum, value_name = "NAME")]
-    method: Option<Method>,
-    #[command(flatten)]
-    window: WindowArgs,
     #[command(flatten)]
     suppressed: SuppressionArgs,
     /// Show only what is suppressed, and by which rule
@@ -106,73 +140,105 @@ pub struct Args {
     gen_suppressions: bool,
 }
 
-/// What is alive at the end.
+impl Args {
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+
+    /// Is this about what is alive at the end, whoever is to blame?
+    fn plain(&self) -> bool {
+        let asked = self.show_suppressed || self.gen_suppressions || self.by.is_some();
+        asked || self.rank.method == Some(Method::Exit)
+    }
+
+    /// Is this about windows alone?
+    fn windows(&self) -> bool {
+        match self.rank.method {
+            Some(method) => method == Method::Window,
+            None => self.window.is_given(),
+        }
+    }
+}
+
+/// Who leaks, or what is alive at the end.
 pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     let rules = args.suppressed.rules()?;
     let mut session = args.trace.open()?;
-    let (replay, mut stats) = trace::replay(&mut session)?;
-    match args.method {
-        Some(Method::Exit) if args.window.is_given() => {
-            bail!("--from, --to, --until and --windows belong to --method window")
+    if args.windows() {
+        return window(args, colour, &mut session, &rules);
+    }
+    if args.window.is_given() {
+        bail!("--from, --to, --until and --windows belong to --method window");
+    }
+    if args.plain() && args.format() != Format::Json {
+        return at_exit(args, colour, &rules, &mut session);
+    }
+    let slicing = args.rank.period.map_or(Slicing::Events, Slicing::Period);
+    let evidence = Evidence::collect(&mut session, Until::End, slicing)?;
+    let stats = Stats::collect(&session, &evidence.replay);
+    let options = rank::Options {
+        method: args.rank.method.unwrap_or_default(),
+        trend: args.rank.trend,
+        wrappers: args.rank.wrapper.clone(),
+        no_wrappers: args.rank.no_wrappers,
+        limit: args.rank.limit_at,
+    };
+    let findings = findings(&session)?;
+    let ranking = rank::rank(&mut session, &evidence, &findings, &rules, &options);
+    let format = args.format();
+    if format == Format::Json {
+        let by = args.by.unwrap_or_default();
+        let mut leaks = report::live(&mut session, &evidence.replay, by, &rules);
+        if args.show_suppressed {
+            std::mem::swap(&mut leaks.groups, &mut leaks.suppressed);
         }
-        Some(Method::Window) => return window(args, colour, &mut session, &stats, &rules),
-        None if args.window.is_given() => return window(args, colour, &mut session, &stats, &rules),
-        Some(Method::Exit) | None => {}
+        let blocks = args.blocks.then(|| evidence.replay.live_set());
+        let more = LeaksJson { blocks: blocks.as_deref(), ranking: Some(&ranking) };
+        sites::leaks_json(output::stdout(), &mut session, &stats, &leaks.groups, by, more)?;
+        return Ok(());
     }
-    let mut leaks = report::live(&mut session, &replay, args.by, &rules);
-    if args.show_suppressed {
-        std::mem::swap(&mut leaks.groups, &mut leaks.suppressed);
-    }
-    let format = if args.json { Format::Json } else { args.format };
-    if format != Format::Json {
-        trace::warn(&stats);
-    }
-    if args.gen_suppressions {
+    trace::warn(&stats);
+    if format == Format::Text {
         let mut out = output::stdout();
-        out.write_all(report::generate(&leaks.groups).as_bytes())?;
-        return Ok(out.flush()?);
+        let show = suspects::Show {
+            limit: args.limit,
+            all: args.rank.all,
+            verbose: args.rank.verbose,
+            unicode: output::unicode(),
+        };
+        suspects::text(&mut out, &colour.stdout(), &mut session, &stats, &ranking, show)?;
+        out.flush()?;
+        tell(&ranking);
+    } else {
+        let groups: Vec<Group> = ranking.suspects.iter().map(|suspect| suspect.group.clone()).collect();
+        for_machines(&mut output::stdout(), format, &session, &groups)?;
     }
-    if format == Format::Text {
-        // The headline counts what the table shows.
-        stats.totals.live_bytes = leaks.groups.iter().map(|group| group.bytes).sum();
-        stats.totals.live_blocks = leaks.groups.iter().map(|group| group.blocks).sum();
-    }
-    write(args, format, colour, &mut session, &replay, &stats, &leaks)?;
-    if format == Format::Text {
-        tell_suppressed(args, &leaks);
-    }
-    if format != Format::Json {
-        trace::notes(&session);
-    }
+    trace::notes(&session);
     Ok(())
 }
 
 /// What windows left behind.
-fn window(
-    args: &Args,
-    colour: Colour,
-    session: &mut Session,
-    stats: &Stats,
-    rules: &Suppressions,
-) -> anyhow::Result<()> {
-    let mut found = args.window.find(session, args.by, rules)?;
+fn window(args: &Args, colour: Colour, session: &mut Session, rules: &Suppressions) -> anyhow::Result<()> {
+    let (_, stats) = trace::replay(session)?;
+    let by = args.by.unwrap_or_default();
+    let mut found = args.window.find(session, by, rules)?;
     if args.show_suppressed {
         found.some.clear();
         std::mem::swap(&mut found.all, &mut found.suppressed);
     }
-    let format = if args.json { Format::Json } else { args.format };
+    let format = args.format();
     if format != Format::Json {
-        trace::warn(stats);
+        trace::warn(&stats);
     }
     let mut out = output::stdout();
     let groups = found.groups();
     match format {
         _ if args.gen_suppressions => out.write_all(report::generate(&groups).as_bytes())?,
-        Format::Text => windows::text(&mut out, colour, session, &found, args.by, args.limit)?,
+        Format::Text => windows::text(&mut out, colour, session, &found, by, args.limit)?,
         Format::Json => {
-            highwater_render::windows::json(&mut out, session, stats, &found, args.by, args.blocks)?;
+            highwater_render::windows::json(&mut out, session, &stats, &found, by, args.blocks)?;
         }
-        other => write_groups(&mut out, other, session, &groups)?,
+        other => for_machines(&mut out, other, session, &groups)?,
     }
     out.flush()?;
     if format == Format::Text {
@@ -184,50 +250,87 @@ fn window(
     Ok(())
 }
 
+/// What methods found that need more than the events.
+fn findings(session: &Session) -> anyhow::Result<Findings> {
+    let mut findings = Findings::default();
+    if let Scanned::Done(reach) = reach::of(session)? {
+        findings.scan(&reach);
+    }
+    Ok(findings)
+}
+
+/// What a ranking leaves out, and what it could not do.
+fn tell(ranking: &Ranking) {
+    let (bytes, blocks) = ranking.suppressed;
+    if blocks > 0 {
+        output::say(&format!("{} suppressed; --show-suppressed lists them", place::amount(bytes, blocks)));
+    }
+    for line in &ranking.missing {
+        output::say(line);
+    }
+}
+
+/// What is alive at the end, by whatever was asked for.
+fn at_exit(args: &Args, colour: Colour, rules: &Suppressions, session: &mut Session) -> anyhow::Result<()> {
+    let (replay, mut stats) = trace::replay(session)?;
+    let mut leaks = report::live(session, &replay, args.by.unwrap_or_default(), rules);
+    if args.show_suppressed {
+        std::mem::swap(&mut leaks.groups, &mut leaks.suppressed);
+    }
+    trace::warn(&stats);
+    if args.gen_suppressions {
+        let mut out = output::stdout();
+        out.write_all(report::generate(&leaks.groups).as_bytes())?;
+        return Ok(out.flush()?);
+    }
+    if args.format() != Format::Text {
+        for_machines(&mut output::stdout(), args.format(), session, &leaks.groups)?;
+        trace::notes(session);
+        return Ok(());
+    }
+    // The headline counts what the table shows.
+    stats.totals.live_bytes = leaks.groups.iter().map(|group| group.bytes).sum();
+    stats.totals.live_blocks = leaks.groups.iter().map(|group| group.blocks).sum();
+    table(args, colour, session, &stats, &leaks)?;
+    tell_suppressed(args, &leaks);
+    trace::notes(session);
+    Ok(())
+}
+
+fn table(
+    args: &Args,
+    colour: Colour,
+    session: &mut Session,
+    stats: &Stats,
+    leaks: &Leaks,
+) -> anyhow::Result<()> {
+    let mut out = output::stdout();
+    let groups = &leaks.groups;
+    if args.show_suppressed && groups.is_empty() {
+        writeln!(out, "nothing that is live at the end is suppressed")?;
+    } else if groups.is_empty() && leaks.hidden().blocks > 0 {
+        writeln!(out, "no leaks: all that is live at the end is suppressed")?;
+    } else {
+        let by = args.by.unwrap_or_default();
+        sites::leaks_text(&mut out, &colour.stdout(), session, stats, groups, by, args.limit)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
 /// Groups for other programs.
-fn write_groups(
+fn for_machines(
     out: &mut impl Write,
     format: Format,
     session: &Session,
     groups: &[Group],
 ) -> anyhow::Result<()> {
     match format {
-        Format::Text | Format::Json => {}
         Format::Gcc => gcc::write(out, groups)?,
         Format::Sarif => sarif::write(out, groups, &base()?)?,
         Format::Junit => junit::write(out, groups, &base()?, &session.facts().program())?,
         Format::Github => github::write(out, groups, &base()?)?,
-    }
-    Ok(())
-}
-
-fn write(
-    args: &Args,
-    format: Format,
-    colour: Colour,
-    session: &mut Session,
-    replay: &Replay,
-    stats: &Stats,
-    leaks: &Leaks,
-) -> anyhow::Result<()> {
-    let mut out = output::stdout();
-    let groups = &leaks.groups;
-    match format {
-        Format::Text if args.show_suppressed && groups.is_empty() => {
-            writeln!(out, "nothing that is live at the end is suppressed")?;
-        }
-        Format::Text if groups.is_empty() && leaks.hidden().blocks > 0 => {
-            writeln!(out, "no leaks: all that is live at the end is suppressed")?;
-        }
-        Format::Text => {
-            sites::leaks_text(&mut out, &colour.stdout(), session, stats, groups, args.by, args.limit)?;
-        }
-        Format::Json => {
-            let blocks = args.blocks.then(|| replay.live_set());
-            let more = LeaksJson { blocks: blocks.as_deref() };
-            sites::leaks_json(&mut out, session, stats, groups, args.by, more)?;
-        }
-        other => write_groups(&mut out, other, session, groups)?,
+        Format::Text | Format::Json => {}
     }
     out.flush()?;
     Ok(())

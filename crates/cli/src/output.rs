@@ -44,6 +44,18 @@ impl Colour {
     }
 }
 
+/// May output be more than ASCII? As the locale says; the first of these variables
+/// that is set counts.
+pub fn unicode() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|value| !value.is_empty())
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
 /// Columns of the terminal at this descriptor.
 fn columns(fd: i32) -> Option<usize> {
     // SAFETY: a buffer of the type that the request fills.

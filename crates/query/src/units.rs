@@ -70,6 +70,31 @@ fn scaled(number: &str, factor: u64) -> Option<u64> {
     u64::try_from(value).ok()
 }
 
+/// A length of time for a sentence: two or three digits and a unit.
+pub fn time_text(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        1_000_000_000..120_000_000_000 => (ns as f64 / 1e9, "s"),
+        120_000_000_000..7_200_000_000_000 => (ns as f64 / 60e9, "min"),
+        _ => (ns as f64 / 3600e9, "h"),
+    };
+    if value < 10.0 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}
+
+/// A size, or a change of one, for a sentence: IEC units, rounded.
+pub fn size_text(bytes: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value.abs() >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{value:.0} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +116,14 @@ mod tests {
         for text in ["", "k", "-1", "1x", "0x", "1.2.3", "99999999999999999999", "18446744073709551615k"] {
             assert_eq!(size(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn sentences_have_short_numbers() {
+        let times = [7, 1_500, 250_000_000, 40_000_000_000, 600_000_000_000, 36_000_000_000_000];
+        assert_eq!(times.map(time_text), ["7 ns", "1.5 us", "250 ms", "40 s", "10 min", "10 h"]);
+        let sizes = [0.4, 512.0, 1536.0, -2048.0, 1e18];
+        assert_eq!(sizes.map(size_text), ["0 B", "512 B", "1.5 KiB", "-2.0 KiB", "909494.7 TiB"]);
     }
 
     #[test]

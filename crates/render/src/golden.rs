@@ -8,9 +8,12 @@ use std::path::PathBuf;
 use highwater_event::api::ApiKind;
 use highwater_event::layout::MODULE_MAIN;
 use highwater_event::node::Truncation;
+use highwater_query::leaks::evidence::{Evidence, Slicing};
+use highwater_query::leaks::rank::{self, Findings};
+use highwater_query::leaks::suppressions::Suppressions;
 use highwater_query::session::made::Made;
 use highwater_query::{By, Selection, Session, Stats};
-use highwater_replay::Replay;
+use highwater_replay::{Replay, Until};
 use highwater_trace::model::{End, EndedHow, ModuleDef, Op, Special};
 use serde_json::Value;
 
@@ -290,8 +293,11 @@ fn leaks_views() {
     check("leaks.txt", &text);
     let live = replay.live_set();
     let mut json = Vec::new();
-    sites::leaks_json(&mut json, &mut session, &stats, &groups, By::Site, LeaksJson { blocks: Some(&live) })
-        .unwrap();
+    let evidence = Evidence::collect(&mut session, Until::End, Slicing::Events).unwrap();
+    let (rules, options) = (Suppressions::default(), rank::Options::default());
+    let ranking = rank::rank(&mut session, &evidence, &Findings::default(), &rules, &options);
+    let more = LeaksJson { blocks: Some(&live), ranking: Some(&ranking) };
+    sites::leaks_json(&mut json, &mut session, &stats, &groups, By::Site, more).unwrap();
     check("leaks.json", &json);
     keys(
         &json,
@@ -307,6 +313,8 @@ fn leaks_views() {
             "suspects[].confidence",
             "suspects[].reason",
             "suspects[].stack[].function",
+            "suspects[].verdict",
+            "suspects[].series[]",
             "sites[].bytes",
             "blocks[].address",
         ],

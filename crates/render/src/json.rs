@@ -139,6 +139,18 @@ impl<W: Write> Json<W> {
         self.raw(format_args!("{value}"))
     }
 
+    /// A key and a number with six decimals; `null` if it is none.
+    ///
+    /// # Errors
+    /// The output's.
+    pub fn field_f64(&mut self, key: &str, value: f64) -> io::Result<()> {
+        if !value.is_finite() {
+            return self.field_null(key);
+        }
+        self.key(key)?;
+        self.raw(format_args!("{value:.6}"))
+    }
+
     /// A key and a truth value.
     ///
     /// # Errors

@@ -10,6 +10,8 @@
 //! | [`dump`] | `highwater.dump/1` |
 //! | [`history`] | `highwater.history/1` |
 //! | [`sites`] | `highwater.peak/1`, `highwater.leaks/1` |
+//! | [`suspects`] | the ranked part of `highwater.leaks/1` |
+//! | [`spark`] | a curve in one line |
 //! | [`errors`] | `highwater.errors/1` |
 //! | [`threads`] | `highwater.threads/1` |
 //! | [`own`] | `highwater.self/1`: the recorder's and the agent's own counters |
@@ -47,8 +49,10 @@ pub mod rows;
 pub mod run_summary;
 pub mod sarif;
 pub mod sites;
+pub mod spark;
 pub mod stats;
 pub mod status;
+pub mod suspects;
 pub mod threads;
 pub mod windows;
 

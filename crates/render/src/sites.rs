@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use highwater_query::leaks::rank::Ranking;
 use highwater_query::stack::is_pseudo;
 use highwater_query::{By, Group, Item, Session, Stats};
 use highwater_replay::sampling::error95;
@@ -11,7 +12,7 @@ use crate::dump;
 use crate::human::{bytes, count, counted, percent, time};
 use crate::json::Json;
 use crate::look::Look;
-use crate::{RenderError, modes, parts};
+use crate::{RenderError, modes, parts, suspects};
 
 /// Who held memory at the global peak, largest first. `replay` is the whole
 /// trace's; groupings that need the blocks themselves read it a second time.
@@ -120,6 +121,8 @@ pub fn peak_text<W: Write>(
 pub struct LeaksJson<'a> {
     /// The live blocks themselves (`--blocks`).
     pub blocks: Option<&'a [LiveBlock]>,
+    /// The suspects.
+    pub ranking: Option<&'a Ranking>,
 }
 
 /// Writes what is alive at the end as JSON: `suspects`, `sites`, and on request
@@ -141,28 +144,9 @@ pub fn leaks_json<W: Write>(
     modes::json(&mut json, &stats.modes, Some(stats))?;
     json.field_bool("complete", stats.complete)?;
     json.field_str("by", by.name())?;
-    json.key("suspects")?;
-    json.begin_array()?;
-    for (at, group) in groups.iter().enumerate() {
-        json.begin_object()?;
-        json.field_u64("rank", at as u64 + 1)?;
-        parts::json_site(&mut json, group.stack.site())?;
-        json.field_u64("bytes", group.bytes)?;
-        json.field_u64("blocks", group.blocks)?;
-        if group.variance > 0 {
-            json.field_u64("error95", error95(group.variance))?;
-        }
-        json.key("methods")?;
-        json.begin_array()?;
-        json.str("exit")?;
-        json.end_array()?;
-        // Being alive at the end is the weakest evidence there is.
-        json.field_str("confidence", "low")?;
-        json.field_str("reason", "alive at the end of the recording")?;
-        parts::json_stack(&mut json, &group.stack)?;
-        json.end_object()?;
+    if let Some(ranking) = more.ranking {
+        suspects::json(&mut json, ranking)?;
     }
-    json.end_array()?;
     json_groups(&mut json, groups)?;
     if let Some(blocks) = more.blocks {
         dump::json_blocks(&mut json, session, blocks)?;

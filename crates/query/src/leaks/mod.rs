@@ -10,14 +10,24 @@
 //! | [`report`] | what is alive at the end, without what is suppressed |
 //! | [`window`] | made in a window, alive after it |
 //! | [`actions`] | what survives every one of several equal actions |
+//! | [`evidence`] | one pass over the trace: each stack's levels by slice, lifetimes |
+//! | [`lifetimes`] | how long a site's blocks live, and which are stale |
+//! | [`growth`] | does it grow: edleak's ways, and our own |
+//! | [`wrappers`] | functions that only hand memory on |
+//! | [`rank`] | all of it put together: who leaks |
 //! | [`gates`] | limits that a run must keep |
 
 pub mod actions;
+pub mod evidence;
 pub mod findleaks;
 pub mod gates;
+pub mod growth;
+pub mod lifetimes;
 pub mod pattern;
+pub mod rank;
 pub mod reach;
 pub mod report;
 pub mod residues;
 pub mod suppressions;
 pub mod window;
+pub mod wrappers;

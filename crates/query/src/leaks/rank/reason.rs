@@ -1,0 +1,72 @@
+//! Why a site is a suspect, in a sentence.
+
+use super::signs::{Run, Signs};
+use super::verdict::{Judged, Verdict};
+use crate::leaks::growth::Class;
+use crate::units;
+
+/// The sentence; parts are divided by semicolons.
+pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let found = &signs.found;
+    if found.lost_blocks() > 0 {
+        let all = if found.lost_blocks() >= signs.exit_blocks { "them" } else { "" };
+        parts.push(match all {
+            "" => format!("nothing points to {} of its {} blocks", found.lost_blocks(), signs.exit_blocks),
+            _ if found.lost_blocks() == 1 => "nothing points to it".to_string(),
+            _ => format!("nothing points to any of its {} blocks", found.lost_blocks()),
+        });
+    }
+    if run.windows > 0 && found.windows > 0 {
+        let times = if run.windows == 1 { "action" } else { "actions" };
+        let each = found.window_blocks / found.windows.max(1);
+        parts.push(format!("left blocks in {} of {} {times}, {each} each", found.windows, run.windows));
+    }
+    if let Some(survivors) = signs.survivors
+        && survivors.blocks > 0
+        && survivors.of > 0
+        && !matches!(judged.verdict, Verdict::StartUp)
+    {
+        let every = signs.allocations as f64 / signs.blocks.max(1) as f64;
+        let rate = if every < 1.05 {
+            "every block made there stays".to_string()
+        } else {
+            format!("1 of {every:.1} blocks made there stays")
+        };
+        parts.push(format!("{rate}, in {} of {} periods", survivors.with, survivors.of));
+    }
+    if let Some(stale) = signs.stale {
+        let usual = signs.usual_age.map_or(String::new(), |age| {
+            format!("; those that were freed lived {} at most", units::time_text(age))
+        });
+        let age = units::time_text(stale.age);
+        let blocks = if stale.blocks == 1 { "1 is".to_string() } else { format!("{} are", stale.blocks) };
+        parts.push(format!("{blocks} older than {age}{usual}"));
+    }
+    if let Some(growth) = signs.growth.as_ref().filter(|growth| growth.grows) {
+        let how = if growth.class == Class::Exp { ", ever faster" } else { "" };
+        let slope = growth.bytes.slope;
+        parts.push(format!("grows by {}/s{how}", units::size_text(slope.value)));
+    } else if let Some(growth) = signs.growth.as_ref()
+        && judged.verdict == Verdict::Kept
+    {
+        match growth.class {
+            Class::Log => parts.push("it filled up and stands".to_string()),
+            Class::Step => parts.push("it grew once or twice and stands".to_string()),
+            _ => {}
+        }
+    }
+    match judged.verdict {
+        Verdict::StartUp => parts.push("made in the first eighth of the run and kept".to_string()),
+        Verdict::Growth if run.scanned => parts.push("something still points to it".to_string()),
+        Verdict::Leak if parts.is_empty() && signs.frees > 0 => {
+            parts.push("alive at exit, while others from the same place were freed".to_string());
+        }
+        _ if parts.is_empty() && signs.exit_blocks > 0 && run.exited => {
+            parts.push("alive at exit".to_string())
+        }
+        _ if parts.is_empty() => parts.push("alive at the end of the recording".to_string()),
+        _ => {}
+    }
+    parts.join("; ")
+}

@@ -1,0 +1,331 @@
+//! `leaks`: the suspects, worst first, each with its reason, its curve and the
+//! stack that led there.
+
+use std::io::{self, Write};
+
+use highwater_query::leaks::growth::forecast;
+use highwater_query::leaks::rank::signs::Growth;
+use highwater_query::leaks::rank::{Ranking, Suspect, Verdict};
+use highwater_query::stack::is_pseudo;
+use highwater_query::{Session, Stats, units};
+
+use crate::human::{bytes, counted};
+use crate::json::Json;
+use crate::look::Look;
+use crate::{Palette, human, parts, spark};
+
+/// Seconds ahead that a growing site is shown at.
+const HOUR: f64 = 3600.0;
+/// Columns of a curve.
+const CURVE: usize = 32;
+
+/// How the text is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Show {
+    /// Suspects at most.
+    pub limit: usize,
+    /// The folded ones too.
+    pub all: bool,
+    /// Whole stacks, and every number.
+    pub verbose: bool,
+    /// Curves in Unicode.
+    pub unicode: bool,
+}
+
+/// Writes the ranking as text.
+///
+/// # Errors
+/// The output's.
+pub fn text<W: Write>(
+    out: &mut W,
+    look: &Look,
+    session: &mut Session,
+    stats: &Stats,
+    ranking: &Ranking,
+    show: Show,
+) -> io::Result<()> {
+    if let Some(nothing) = stats.nothing(session) {
+        return writeln!(out, "{}", nothing.sentence());
+    }
+    let strong = look.palette.strong;
+    let suspects = &ranking.suspects;
+    let (sum, blocks) = total(suspects);
+    match suspects.len() {
+        0 if ranking.folded.is_empty() && ranking.suppressed.1 > 0 => {
+            return writeln!(out, "no leaks: all that is live at the end is suppressed");
+        }
+        0 if ranking.folded.is_empty() => return writeln!(out, "nothing is live at the end: no leaks"),
+        0 => writeln!(out, "{strong}no leak is suspected{strong:#}")?,
+        n => writeln!(
+            out,
+            "{strong}{}{strong:#}: {} in {}",
+            counted(n as u64, "suspect", "suspects"),
+            bytes(sum),
+            counted(blocks, "block", "blocks")
+        )?,
+    }
+    if let Some(heap) = ranking.heap.as_ref().filter(|heap| heap.grows) {
+        heap_line(out, heap, ranking.full_in)?;
+    }
+    for suspect in suspects.iter().take(show.limit) {
+        writeln!(out)?;
+        one(out, look, session, suspect, show)?;
+    }
+    if suspects.len() > show.limit {
+        writeln!(out, "\nand {} more; --limit shows them", suspects.len() - show.limit)?;
+    }
+    folded(out, look, session, ranking, show)?;
+    let next = if suspects.is_empty() { "peak" } else { "leaks --method exit" };
+    let what = if suspects.is_empty() { "who holds the memory" } else { "all that is alive at the end" };
+    parts::hint(out, look, session, next, what)
+}
+
+fn total(suspects: &[Suspect]) -> (u64, u64) {
+    suspects.iter().fold((0, 0), |sum, suspect| {
+        (u64::saturating_add(sum.0, suspect.group.bytes), sum.1 + suspect.group.blocks)
+    })
+}
+
+fn heap_line<W: Write>(out: &mut W, heap: &Growth, full: Option<forecast::Range>) -> io::Result<()> {
+    let slope = heap.bytes.slope;
+    write!(
+        out,
+        "the heap grows by {}/s ({} to {})",
+        units::size_text(slope.value),
+        units::size_text(slope.low),
+        units::size_text(slope.high)
+    )?;
+    match full {
+        Some(range) => writeln!(out, "; the limit is reached in {}", seconds(range.value)),
+        None => writeln!(out),
+    }
+}
+
+fn seconds(value: f64) -> String {
+    if value.is_finite() && value < 1e9 { units::time_text((value * 1e9) as u64) } else { "ages".to_string() }
+}
+
+/// A suspect.
+fn one<W: Write>(
+    out: &mut W,
+    look: &Look,
+    session: &mut Session,
+    suspect: &Suspect,
+    show: Show,
+) -> io::Result<()> {
+    let Palette { strong, dim, bad, .. } = look.palette;
+    let style = if matches!(suspect.verdict, Verdict::Leak | Verdict::Growth) { bad } else { strong };
+    let head = format!("{:>3}  ", suspect.rank);
+    let room = look.width.saturating_sub(head.len() + 8);
+    let site = parts::site_text(look, &suspect.group.stack, room);
+    writeln!(out, "{head}{style}{:<8}{style:#}{site}", suspect.verdict.name())?;
+    let curve = spark::line(&suspect.series, CURVE, show.unicode);
+    writeln!(
+        out,
+        "     {} in {}, {:.0} % sure  {dim}{curve}{dim:#}",
+        bytes(suspect.group.bytes),
+        counted(suspect.group.blocks, "block", "blocks"),
+        suspect.confidence * 100.0,
+    )?;
+    for line in wrap(&suspect.reason, look.width.saturating_sub(5)) {
+        writeln!(out, "     {line}")?;
+    }
+    if let Some(growth) = suspect.signs.growth.as_ref().filter(|growth| growth.grows) {
+        let hour = forecast::held_after(suspect.group.bytes as f64, &growth.bytes.slope, HOUR);
+        writeln!(
+            out,
+            "     in an hour it holds {} ({} to {})",
+            units::size_text(hour.value),
+            units::size_text(hour.low),
+            units::size_text(hour.high)
+        )?;
+    }
+    let stack = &suspect.group.stack;
+    let site = stack.frames.get(stack.site);
+    if let Some((file, line)) = site.and_then(|frame| frame.file.as_deref().zip(frame.line))
+        && let Some(text) = session.source_line(file, line)
+    {
+        let text = human::middle(text.trim(), look.width.saturating_sub(9));
+        writeln!(out, "       {dim}> {text}{dim:#}")?;
+    }
+    let depth = if show.verbose { usize::MAX } else { 4 };
+    let plain = Look { palette: Palette::plain(), ..*look };
+    let callers = stack.frames.iter().skip(stack.site + 1).filter(|frame| !is_pseudo(frame) || show.verbose);
+    for frame in callers.take(depth) {
+        writeln!(out, "       {dim}from {}{dim:#}", parts::frame_text(&plain, frame, look.width - 12))?;
+    }
+    if suspect.stacks > 1 {
+        writeln!(
+            out,
+            "       {dim}and {}{dim:#}",
+            counted(suspect.stacks as u64 - 1, "other stack", "other stacks")
+        )?;
+    }
+    Ok(())
+}
+
+/// What is alive but no suspect: a line, or with `--all` one each.
+fn folded<W: Write>(
+    out: &mut W,
+    look: &Look,
+    session: &mut Session,
+    ranking: &Ranking,
+    show: Show,
+) -> io::Result<()> {
+    if ranking.folded.is_empty() {
+        return Ok(());
+    }
+    if show.all {
+        for suspect in &ranking.folded {
+            writeln!(out)?;
+            one(out, look, session, suspect, show)?;
+        }
+        return Ok(());
+    }
+    let dim = look.palette.dim;
+    let of = |verdict: Verdict| -> Option<String> {
+        let some: Vec<&Suspect> = ranking.folded.iter().filter(|s| s.verdict == verdict).collect();
+        let sum: u64 = some.iter().map(|s| s.group.bytes).fold(0, u64::saturating_add);
+        (!some.is_empty()).then(|| {
+            format!("{} {} ({})", counted(some.len() as u64, "site", "sites"), verdict.name(), bytes(sum))
+        })
+    };
+    let parts: Vec<String> = [Verdict::StartUp, Verdict::Kept, Verdict::Growth, Verdict::Leak]
+        .into_iter()
+        .filter_map(of)
+        .collect();
+    writeln!(out, "\n{dim}not suspected: {}; --all shows them{dim:#}", parts.join(", "))
+}
+
+/// Breaks a text at blanks into lines of at most `width` columns.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
+}
+
+/// Writes `suspects`, `folded`, `wrappers`, `heap` into an open document.
+///
+/// # Errors
+/// The output's.
+pub fn json<W: Write>(json: &mut Json<W>, ranking: &Ranking) -> io::Result<()> {
+    for (key, list) in [("suspects", &ranking.suspects), ("folded", &ranking.folded)] {
+        json.key(key)?;
+        json.begin_array()?;
+        for suspect in list {
+            json_one(json, suspect)?;
+        }
+        json.end_array()?;
+    }
+    json.key("wrappers")?;
+    json.begin_array()?;
+    for name in &ranking.wrappers {
+        json.str(name)?;
+    }
+    json.end_array()?;
+    if let Some(heap) = &ranking.heap {
+        json.key("heap")?;
+        json.begin_object()?;
+        json_growth(json, heap)?;
+        if let Some(full) = ranking.full_in {
+            json.field_f64("limit_in", full.value)?;
+            json.field_f64("limit_in_at_least", full.low)?;
+        }
+        json.end_object()?;
+    }
+    Ok(())
+}
+
+fn json_one<W: Write>(json: &mut Json<W>, suspect: &Suspect) -> io::Result<()> {
+    let signs = &suspect.signs;
+    json.begin_object()?;
+    json.field_u64("rank", suspect.rank as u64)?;
+    json.field_str("verdict", suspect.verdict.name())?;
+    parts::json_site(json, suspect.group.stack.site())?;
+    json.field_u64("bytes", suspect.group.bytes)?;
+    json.field_u64("blocks", suspect.group.blocks)?;
+    json.field_u64("allocations", suspect.group.allocations)?;
+    json.key("methods")?;
+    json.begin_array()?;
+    for method in &suspect.methods {
+        json.str(method.name())?;
+    }
+    json.end_array()?;
+    json.field_f64("confidence", suspect.confidence)?;
+    json.field_str("reason", &suspect.reason)?;
+    if let Some(survivors) = signs.survivors {
+        json.key("survivors")?;
+        json.begin_object()?;
+        json.field_u64("periods_with", survivors.with as u64)?;
+        json.field_u64("periods", survivors.of as u64)?;
+        json.field_u64("blocks", survivors.blocks)?;
+        json.field_f64("evenness", survivors.evenness)?;
+        json.end_object()?;
+    }
+    if let Some(stale) = signs.stale {
+        json.key("stale")?;
+        json.begin_object()?;
+        json.field_u64("blocks", stale.blocks)?;
+        json.field_u64("bytes", stale.bytes)?;
+        json.field_time("age", stale.age)?;
+        json.end_object()?;
+    }
+    if let Some(growth) = &signs.growth {
+        json.key("growth")?;
+        json.begin_object()?;
+        json_growth(json, growth)?;
+        let hour = forecast::held_after(suspect.group.bytes as f64, &growth.bytes.slope, HOUR);
+        json.field_f64("in_an_hour", hour.value)?;
+        json.end_object()?;
+    }
+    let found = &signs.found;
+    if found.definite_blocks + found.indirect_blocks + found.possible_blocks > 0 {
+        for (name, value) in [
+            ("definite_blocks", found.definite_blocks),
+            ("definite_bytes", found.definite_bytes),
+            ("indirect_blocks", found.indirect_blocks),
+            ("indirect_bytes", found.indirect_bytes),
+            ("possible_blocks", found.possible_blocks),
+            ("possible_bytes", found.possible_bytes),
+        ] {
+            json.field_u64(name, value)?;
+        }
+    }
+    json.key("series")?;
+    json.begin_array()?;
+    for &value in &suspect.series {
+        json.u64(value)?;
+    }
+    json.end_array()?;
+    parts::json_stack(json, &suspect.group.stack)?;
+    json.end_object()
+}
+
+fn json_growth<W: Write>(json: &mut Json<W>, growth: &Growth) -> io::Result<()> {
+    json.field_bool("grows", growth.grows)?;
+    json.field_str("class", growth.class.name())?;
+    json.field_f64("bytes_per_second", growth.bytes.slope.value)?;
+    json.field_f64("at_least", growth.bytes.slope.low)?;
+    json.field_f64("at_most", growth.bytes.slope.high)?;
+    json.field_u64("rises", growth.bytes.rises.into())?;
+    json.field_u64("windows", growth.bytes.windows.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_broken_at_blanks() {
+        assert_eq!(wrap("a bc def", 4), ["a bc", "def"]);
+        assert_eq!(wrap("unbreakable", 4), ["unbreakable"]);
+    }
+}
