@@ -78,9 +78,10 @@ pub fn solve3(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
         }
         for row in 0..3 {
             if row != column {
-                let factor = rows[row][column] / rows[column][column];
-                for k in column..4 {
-                    rows[row][k] -= factor * rows[column][k];
+                let pivot = rows[column];
+                let factor = rows[row][column] / pivot[column];
+                for (value, pivot) in rows[row].iter_mut().zip(pivot) {
+                    *value -= factor * pivot;
                 }
             }
         }

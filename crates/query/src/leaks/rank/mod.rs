@@ -23,7 +23,7 @@ use super::lifetimes::Lifetimes;
 use super::reach::{Class, Reach};
 use super::suppressions::Suppressions;
 use super::wrappers::{Sample, Wrappers};
-use crate::group::Group;
+use crate::group::{Counts, Group};
 use crate::session::Session;
 use crate::stack::{Stack, function_name};
 use signs::{Signs, Spread};
@@ -324,7 +324,7 @@ impl Site<'_> {
         for stack in &self.stacks {
             let mut level = (0u64, 0u64);
             let mut points = stack.points.iter().peekable();
-            for at in 0..slices {
+            for (at, held) in bytes.iter_mut().enumerate() {
                 let (mut low_blocks, mut low_bytes) = level;
                 if let Some(point) = points.next_if(|point| point.slice as usize == at) {
                     (low_blocks, low_bytes) = (point.low_blocks, point.low_bytes);
@@ -333,7 +333,7 @@ impl Site<'_> {
                 }
                 spread.low_blocks[at] += low_blocks;
                 spread.low_bytes[at] = spread.low_bytes[at].saturating_add(low_bytes);
-                bytes[at] = bytes[at].saturating_add(level.1);
+                *held = held.saturating_add(level.1);
             }
         }
         (spread, bytes)
@@ -347,11 +347,20 @@ impl Site<'_> {
             Method::Stale => signs.stale.map_or((0, 0), |stale| (stale.bytes, stale.blocks)),
             Method::Growth | Method::All => (self.bytes, self.blocks),
         };
+        let allocations = self.stacks.iter().map(|stack| stack.allocations).sum();
+        let counts = Counts {
+            allocations,
+            frees: self.stacks.iter().map(|stack| stack.frees).sum(),
+            live_blocks: self.exit_blocks,
+            live_bytes: self.exit_bytes,
+            ..Counts::default()
+        };
         Group {
             label: self.label.clone(),
             bytes,
             blocks,
-            allocations: self.stacks.iter().map(|stack| stack.allocations).sum(),
+            allocations,
+            counts,
             variance: 0,
             node: self.node,
             stack: Arc::clone(&self.stack),
