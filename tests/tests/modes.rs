@@ -135,3 +135,67 @@ fn a_sample_of_nothing_is_refused() {
         assert_eq!(ended.code(), 125, "{bad:?} {}", ended.stderr());
     }
 }
+
+/// `highwater count -- PROGRAM ARGS`: its document, its words, its exit code.
+#[track_caller]
+fn counted(program: &std::path::Path, args: &[&std::ffi::OsStr]) -> (serde_json::Value, String, i32) {
+    let folder = highwater_tests::folder();
+    let file = folder.path().join("count.json");
+    let ended = Highwater::command(["count", "--json"]).arg(&file).arg("--").arg(program).args(args).run();
+    let document = highwater_tests::known::json_file(&file);
+    assert_eq!(document["schema"], "highwater.count/1");
+    (document, ended.stderr(), ended.code())
+}
+
+#[test]
+fn counting_alone_gives_the_programs_own_numbers() {
+    for what in ["boundary", "handed"] {
+        let folder = highwater_tests::folder();
+        let file = folder.path().join("all");
+        let (count, words, code) = counted(&program(), &[what.as_ref(), file.as_os_str()]);
+        let all = Known::from_file(&file);
+        // The C library makes one block for a thread.
+        let own = i64::from(what == "handed");
+        assert_eq!(number(&count, "allocations"), all.allocations + own, "{words}");
+        assert_eq!(number(&count, "frees"), all.frees);
+        assert_eq!(number(&count, "reallocations"), all.reallocations);
+        assert_eq!(number(&count, "live_blocks"), all.live_blocks + own);
+        // Usable sizes: a block has at most 24 bytes and a part of a page more.
+        let live = number(&count, "live_usable_bytes");
+        let blocks = number(&count, "live_blocks");
+        assert!(live >= all.live_bytes && live <= all.live_bytes + blocks * 24 + 8192, "{count:#}");
+        let (peak, off) = (number(&count, "peak_usable_bytes"), number(&count, "peak_uncertainty"));
+        if what == "boundary" {
+            assert_eq!(off, 0, "one thread's peak is exact");
+            assert!(peak >= all.peak_bytes && peak <= all.peak_bytes * 2, "{count:#}");
+        } else {
+            assert!(peak + off >= live && off > 0, "{count:#}");
+        }
+        assert_eq!(code, 0);
+        assert!(words.lines().count() == 6 && words.contains("allocations"), "{words}");
+    }
+}
+
+#[test]
+fn counting_counts_operator_new_once_and_leaves_no_trace() {
+    let program = Program::new("operators.cpp").build();
+    let whole = record_with(&[], |child| child.arg("--").arg(&program)).stats();
+    let folder = highwater_tests::folder();
+    let file = folder.path().join("count.json");
+    let ended =
+        Highwater::command(["count", "--json"]).arg(&file).arg("--").arg(&program).cwd(folder.path()).run();
+    let count = highwater_tests::known::json_file(&file);
+    for key in ["allocations", "frees", "bytes_allocated"] {
+        assert!((number(&count, key) - number(&whole, key)).abs() <= 16, "{key}: {count:#} {whole:#}");
+    }
+    let files = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(files, 1, "{}", ended.stderr());
+}
+
+#[test]
+fn counting_ends_as_the_program_does() {
+    let sh = std::path::Path::new("/bin/sh");
+    assert_eq!(counted(sh, &["-c".as_ref(), "exit 7".as_ref()]).2, 7);
+    assert_eq!(Highwater::command(["count", "--", "/no/such/program"]).run().code(), 127);
+    assert_eq!(Highwater::command(["count", "--no-such-option"]).run().code(), 125);
+}

@@ -3,6 +3,7 @@
 mod by_hand;
 mod check;
 mod control;
+mod count;
 mod dump;
 mod errors;
 mod findleaks;
@@ -53,6 +54,8 @@ struct Cli {
 enum Command {
     /// Record a program
     Run(run::Args),
+    /// Count a program's heap operations, without a trace
+    Count(count::Args),
     /// Totals of a recording
     Stats(stats::Args),
     /// Who held the memory at the peak
@@ -108,6 +111,7 @@ fn main() -> ExitCode {
     let colour = cli.color;
     match cli.command {
         Command::Run(args) => run::run(args, colour),
+        Command::Count(args) => count::run(&args),
         Command::Stats(args) => output::finish(stats::run(&args, colour)),
         Command::Peak(args) => output::finish(peak::run(&args, colour)),
         Command::Leaks(args) => output::finish(leaks::run(&args, colour)),

@@ -88,7 +88,7 @@ pub fn usage(error: &clap::Error) -> ExitCode {
     let runs = std::env::args_os().skip(1).find(|a| !a.to_string_lossy().starts_with('-'));
     match error.exit_code() {
         0 => ExitCode::SUCCESS,
-        _ if runs.is_some_and(|a| a == "run") => ExitCode::from(125),
+        _ if runs.is_some_and(|a| a == "run" || a == "count") => ExitCode::from(125),
         _ => ExitCode::from(2),
     }
 }

@@ -121,15 +121,20 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
             if !args.quiet {
                 report(&outcome, colour);
             }
-            match outcome.status {
-                Status::Exited(code) => ExitCode::from(code as u8),
-                Status::Signaled(signal) => highwater_record::signals::die_of(signal),
-            }
+            exit(outcome.status)
         }
         Err(error) => {
             say(&error.to_string());
             ExitCode::from(error.exit_code() as u8)
         }
+    }
+}
+
+/// Ends as the target did.
+pub fn exit(status: Status) -> ExitCode {
+    match status {
+        Status::Exited(code) => ExitCode::from(code as u8),
+        Status::Signaled(signal) => highwater_record::signals::die_of(signal),
     }
 }
 

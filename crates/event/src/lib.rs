@@ -18,6 +18,7 @@
 //! | [`codec`] | a heap operation as bytes: [`codec::Encoder`], [`codec::Decoder`] |
 //! | [`columns`] | the same records with a column for each field, as the trace keeps them |
 //! | [`node`] | call stacks as an interned tree: [`node::Node`] |
+//! | [`counted`] | what a target's threads counted by themselves |
 //! | [`sample`] | which blocks a sampling recorder keeps |
 //! | [`layout`] | the shared memory: header, slots, rings, nodes, modules |
 #![cfg_attr(not(test), no_std)]
@@ -25,6 +26,7 @@
 pub mod api;
 pub mod codec;
 pub mod columns;
+pub mod counted;
 pub mod layout;
 pub mod node;
 pub mod sample;

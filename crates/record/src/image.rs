@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use highwater_event::counted::Counted;
 use highwater_event::layout::*;
 use highwater_trace::model::{ClockPoint, End, EndedHow, Mark, Meta, RssSample};
 use highwater_trace::{TraceError, Writer, WriterOptions};
 
 use crate::control::Status;
-use crate::counted::Counted;
+use crate::counted;
 use crate::drain::Drain;
 use crate::memory::Memory;
 use crate::names::{self, Fields};
@@ -263,14 +264,14 @@ impl Image {
     pub fn finish(mut self, how: EndedHow, code: i32, children: u64) -> Recorded {
         self.epoch(true);
         let header = self.memory.header();
-        let counted = (header.options & OPT_SELECT != 0).then(|| Counted::of(&self.memory));
+        let counted = (header.options & OPT_SELECT != 0).then(|| counted::of(&self.memory));
         let (dropped, stalled_ns) = self.drain.losses(&self.memory);
         let counters = Counter::NAMES
             .iter()
             .zip(&header.counters)
             .map(|(name, value)| ((*name).to_owned(), value.load(Relaxed)))
             // Before what is left out should they not all fit.
-            .chain(counted.iter().flat_map(Counted::counters))
+            .chain(counted.iter().flat_map(counted::counters))
             .chain(self.drain.walking(&self.memory).map(|(name, value)| (name.to_owned(), value)))
             .chain([
                 ("agent_nodes".to_owned(), u64::from(self.memory.node_count())),

@@ -31,6 +31,6 @@ pub mod program;
 pub mod run;
 pub mod signals;
 
-pub use counted::Counted;
 pub use error::RecordError;
+pub use highwater_event::counted::Counted;
 pub use run::{Options, Outcome, Status};

@@ -18,6 +18,7 @@
 //! | [`run_summary`] | the lines at the end of `highwater run` |
 //! | [`notices`] | what a reader must know first: damage, losses |
 //! | [`modes`] | what was left out on purpose, how sure estimates are |
+//! | [`count`] | `highwater.count/1` |
 //! | [`check`] | `highwater.check/1` |
 //! | [`gcc`], [`github`], [`junit`], [`sarif`] | leaks for editors and for CI |
 //! | [`place`] | where a site is, as those want it |
@@ -30,6 +31,7 @@
 //! | [`json`] | the streaming JSON writer |
 
 pub mod check;
+pub mod count;
 pub mod csv;
 pub mod dump;
 pub mod errors;
