@@ -36,7 +36,11 @@ impl Highwater {
 
     /// `highwater ARGS`, ready to run. Its cache folder is the tests' own.
     pub fn command<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Child {
-        Child::new(Self::path()).env("XDG_CACHE_HOME", cache_folder()).args(args)
+        // No configuration but a test's own.
+        Child::new(Self::path())
+            .env("XDG_CACHE_HOME", cache_folder())
+            .env("XDG_CONFIG_HOME", cache_folder().join("none"))
+            .args(args)
     }
 
     /// A program without highwater, in the same environment.

@@ -1,48 +1,58 @@
 //! `highwater check`: limits for CI.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
-use highwater_query::By;
-use highwater_query::leaks::gates::{self, Limits};
-use highwater_query::leaks::report;
-use highwater_render::{check, sites};
+use anyhow::{Context, bail};
+use highwater_query::leaks::baseline::Baseline;
+use highwater_query::leaks::gates::Gate;
+use highwater_render::check;
 
-use crate::leaks::SuppressionArgs;
+use crate::gates::GateArgs;
 use crate::output::{self, Colour};
 use crate::trace::{self, TraceArgs};
+
+/// How the gates are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// The document highwater.check/1
+    Json,
+    /// SARIF 2.1.0: what failed
+    Sarif,
+    /// JUnit XML: a case a gate
+    Junit,
+    /// Annotations of GitHub Actions: what failed
+    Github,
+}
 
 /// Options of `check`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit code: 0 all limits kept, 1 one is exceeded, 2 the trace or the command line is bad.\n\n\
-                  Example:\n  highwater check app.hwt --max-peak 64MiB --max-leak 0"
+    after_help = "Exit code: 0 all limits kept, 1 one is exceeded, 2 the trace or the command line is bad.\n\
+                  Without a limit the [budget] of a highwater.toml up the tree counts.\n\n\
+                  Examples:\n  highwater check app.hwt --max-peak 64MiB --max-leak 0\n  \
+                  highwater check app.hwt --write-baseline known.json\n  \
+                  highwater check app.hwt --baseline known.json --tolerance 5%\n  \
+                  highwater check app.hwt --budget highwater.toml --format sarif > app.sarif"
 )]
 pub struct Args {
     #[command(flatten)]
     trace: TraceArgs,
-    /// Greatest size of the heap
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    max_peak: Option<u64>,
-    /// Greatest size alive at the end, without what is suppressed
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    max_leak: Option<u64>,
-    /// Greatest number of allocations
-    #[arg(long, value_name = "N")]
-    max_allocs: Option<u64>,
-    /// Greatest number of allocations that were freed before the thread's next
-    #[arg(long, value_name = "N")]
-    max_temporary: Option<u64>,
-    /// JSON, document highwater.check/1
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    suppressed: SuppressionArgs,
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    highwater_query::units::size(text).ok_or_else(|| "write a size as 4096, 64k, 1.5MiB or 2GB".to_string())
+    gates: GateArgs,
+    /// Write what this recording has, as a --baseline for later ones
+    #[arg(long, value_name = "FILE")]
+    write_baseline: Option<PathBuf>,
+    /// For whom
+    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
+    format: Format,
+    /// JSON, document highwater.check/1
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
 }
 
 /// Compares a recording with the limits.
@@ -54,35 +64,41 @@ pub fn run(args: &Args, colour: Colour) -> ExitCode {
 }
 
 fn compare(args: &Args, colour: Colour, passed: &mut bool) -> anyhow::Result<()> {
-    let limits = Limits {
-        max_peak: args.max_peak,
-        max_leak: args.max_leak,
-        max_allocs: args.max_allocs,
-        max_temporary: args.max_temporary,
-    };
-    if limits.is_empty() {
-        bail!("nothing to check: give --max-peak, --max-leak, --max-allocs or --max-temporary");
+    let gates = args.gates.prepare(args.write_baseline.is_none())?;
+    if gates.wanted.is_empty() && args.write_baseline.is_none() {
+        bail!(
+            "nothing to check: give --max-peak, --max-leak, --max-allocs, --max-temporary, --fail-on, \
+             --baseline or --budget"
+        );
     }
-    let rules = args.suppressed.rules()?;
     let mut session = args.trace.open()?;
     let (replay, stats) = trace::replay(&mut session)?;
-    if stats.modes.sample > 0 && limits.max_temporary.is_some() {
-        bail!("--max-temporary: the recording is a sample (--sample), which does not tell temporary blocks");
+    if let Some(path) = &args.write_baseline {
+        let baseline = Baseline::of(&mut session, &replay, &gates.rules);
+        std::fs::write(path, baseline.to_text())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        let leaks = baseline.leaks.len();
+        output::say(&format!(
+            "{}: {leaks} known {}",
+            path.display(),
+            if leaks == 1 { "leak" } else { "leaks" }
+        ));
+        if gates.wanted.is_empty() {
+            return Ok(());
+        }
     }
-    let leaks = report::live(&mut session, &replay, By::Site, &rules);
-    let peak = match limits.max_peak {
-        Some(_) => sites::at_peak(&mut session, &replay, By::Site)?,
-        None => Vec::new(),
-    };
-    let gates = gates::check(&limits, &stats.totals, &peak, &leaks);
-    *passed = gates.iter().all(gates::Gate::passed);
+    let gates = gates.check(&mut session, &replay)?;
+    *passed = gates.iter().all(Gate::passed);
     // Numbers of a recording with losses are lower bounds.
     trace::warn(&stats);
     let mut out = output::stdout();
-    if args.json {
-        check::json(&mut out, &gates)?;
-    } else {
-        check::text(&mut out, &colour.stdout(), &gates)?;
+    let base = output::base()?;
+    match if args.json { Format::Json } else { args.format } {
+        Format::Text => check::text(&mut out, &colour.stdout(), &gates)?,
+        Format::Json => check::json(&mut out, &gates)?,
+        Format::Sarif => check::sarif(&mut out, &gates, &base)?,
+        Format::Junit => check::junit(&mut out, &gates, &base, &session.facts().program())?,
+        Format::Github => check::github(&mut out, &gates, &base)?,
     }
     out.flush()?;
     Ok(())

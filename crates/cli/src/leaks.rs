@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use highwater_query::leaks::baseline::Baseline;
 use highwater_query::leaks::evidence::{Evidence, Slicing};
 use highwater_query::leaks::growth::Trend;
 use highwater_query::leaks::rank::{self, Findings, Method, Ranking};
@@ -38,7 +39,7 @@ pub enum Format {
 }
 
 /// What is not reported.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct SuppressionArgs {
     /// Hide what fits the rules of this file (leak:PATTERN lines, as LeakSanitizer reads them); may be repeated
     #[arg(long, value_name = "FILE")]
@@ -132,6 +133,9 @@ pub struct Args {
     format: Format,
     #[command(flatten)]
     suppressed: SuppressionArgs,
+    /// Only what is not in this trace, or in this file of `check --write-baseline`
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// Show only what is suppressed, and by which rule
     #[arg(long)]
     show_suppressed: bool,
@@ -162,7 +166,11 @@ impl Args {
 
 /// Who leaks, or what is alive at the end.
 pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
-    let rules = args.suppressed.rules()?;
+    let mut rules = args.suppressed.rules()?;
+    if let Some(path) = &args.baseline {
+        let baseline = crate::gates::baseline(path, &rules)?;
+        rules.add_known(baseline.known(&Baseline::default(), None));
+    }
     let mut session = args.trace.open()?;
     if args.windows() {
         return window(args, colour, &mut session, &rules);
@@ -327,9 +335,9 @@ fn for_machines(
 ) -> anyhow::Result<()> {
     match format {
         Format::Gcc => gcc::write(out, groups)?,
-        Format::Sarif => sarif::write(out, groups, &base()?)?,
-        Format::Junit => junit::write(out, groups, &base()?, &session.facts().program())?,
-        Format::Github => github::write(out, groups, &base()?)?,
+        Format::Sarif => sarif::write(out, groups, &output::base()?)?,
+        Format::Junit => junit::write(out, groups, &output::base()?, &session.facts().program())?,
+        Format::Github => github::write(out, groups, &output::base()?)?,
         Format::Text | Format::Json => {}
     }
     out.flush()?;
@@ -349,12 +357,4 @@ fn tell_suppressed(args: &Args, leaks: &Leaks) {
         let amount = place::amount(hidden.bytes, hidden.blocks);
         output::say(&format!("{amount} suppressed; --show-suppressed lists them"));
     }
-}
-
-/// The folder that paths are relative to: the repository that this folder is
-/// in, else this folder.
-fn base() -> anyhow::Result<PathBuf> {
-    let here = std::env::current_dir()?;
-    let root = here.ancestors().find(|folder| folder.join(".git").exists());
-    Ok(root.unwrap_or(&here).to_path_buf())
 }

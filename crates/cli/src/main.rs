@@ -1,12 +1,15 @@
 //! The `highwater` command: one file a subcommand, no logic of its own.
 
+mod budget;
 mod by_hand;
 mod check;
+mod config;
 mod control;
 mod count;
 mod dump;
 mod errors;
 mod findleaks;
+mod gates;
 mod history;
 mod import;
 mod leaks;
@@ -22,9 +25,10 @@ mod trace;
 mod view;
 mod windows;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Records what a program does with its heap, and tells who holds the memory,
 /// who leaks it, who churns it and who corrupts it.
@@ -104,9 +108,9 @@ fn main() -> ExitCode {
     if let Some(code) = mdd::by_name().or_else(findleaks::by_name) {
         return code;
     }
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
-        Err(error) => return output::usage(&error),
+        Err(code) => return code,
     };
     let colour = cli.color;
     match cli.command {
@@ -132,4 +136,22 @@ fn main() -> ExitCode {
         Command::Man(args) => output::finish(standing::man(&args)),
         Command::Record(args) => by_hand::record(&args),
     }
+}
+
+/// The command line, completed by variables and files.
+fn parse() -> Result<Cli, ExitCode> {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let mut command = Cli::command();
+    let usage = |error: clap::Error| output::usage(&error);
+    let matches = command.try_get_matches_from_mut(&line).map_err(usage)?;
+    let matches = match config::completed(&mut command, &matches, &line) {
+        Ok(None) => matches,
+        Ok(Some(more)) => Cli::command().try_get_matches_from(more).map_err(|error| {
+            let code = output::usage(&error);
+            output::say("options came from variables (HIGHWATER_*) or files (highwater.toml), too");
+            code
+        })?,
+        Err(error) => return Err(output::misconfigured(&error)),
+    };
+    Cli::from_arg_matches(&matches).map_err(usage)
 }

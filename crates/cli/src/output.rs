@@ -2,6 +2,7 @@
 //! for terminals only, a closed pipe is no error.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use highwater_render::{Look, RenderError};
@@ -85,12 +86,31 @@ pub fn say(line: &str) {
 pub fn usage(error: &clap::Error) -> ExitCode {
     // Nobody may be listening.
     let _ = error.print();
-    let runs = std::env::args_os().skip(1).find(|a| !a.to_string_lossy().starts_with('-'));
-    match error.exit_code() {
-        0 => ExitCode::SUCCESS,
-        _ if runs.is_some_and(|a| a == "run" || a == "count") => ExitCode::from(125),
-        _ => ExitCode::from(2),
-    }
+    if error.exit_code() == 0 { ExitCode::SUCCESS } else { bad_usage() }
+}
+
+/// The exit code of what is wrong before a command begins.
+fn bad_usage() -> ExitCode {
+    let command = std::env::args_os().skip(1).find(|a| !a.to_string_lossy().starts_with('-'));
+    ExitCode::from(if command.is_some_and(|a| a == "run" || a == "count") { 125 } else { 2 })
+}
+
+/// A file of options that makes no sense: the reason on stderr, and the exit
+/// code of a bad command line.
+pub fn misconfigured(error: &anyhow::Error) -> ExitCode {
+    say(&in_one_line(error));
+    bad_usage()
+}
+
+/// The folder that paths are relative to: the repository that this folder is
+/// in, else this folder.
+///
+/// # Errors
+/// This folder is gone.
+pub fn base() -> anyhow::Result<PathBuf> {
+    let here = std::env::current_dir()?;
+    let root = here.ancestors().find(|folder| folder.join(".git").exists());
+    Ok(root.unwrap_or(&here).to_path_buf())
 }
 
 /// The exit code of a view: 0, or 2 with the reason on stderr. Who closes the

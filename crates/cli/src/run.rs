@@ -4,10 +4,13 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use highwater_query::leaks::gates;
 use highwater_query::{Session, SessionOptions, Stats};
 use highwater_record::{Outcome, Status};
+use highwater_replay::Replay;
 
-use crate::output::{Colour, say};
+use crate::gates::{GateArgs, Gates};
+use crate::output::{self, Colour, say};
 use crate::trace;
 
 /// Options of `run`.
@@ -17,8 +20,10 @@ use crate::trace;
     after_help = "Examples:\n  \
         highwater run -- ./app --its-options\n  \
         highwater run -o app.hwt --force -- python3 script.py\n  \
-        highwater run -o 'out/%n.%p.hwt' -- make check\n\n\
+        highwater run -o 'out/%n.%p.hwt' -- make check\n  \
+        highwater run --fail-on leak --max-peak 64MiB -- ./test\n\n\
         Exit status: the program's own (a signal that kills it kills highwater too);\n\
+        --error-exitcode if a gate fails;\n\
         125 highwater failed, 126 PROG cannot be executed, 127 PROG was not found."
 )]
 pub struct Args {
@@ -58,6 +63,11 @@ pub struct Args {
     /// Stop writing at this size (the program runs on): 500MiB, 2g
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_trace_size: Option<u64>,
+    #[command(flatten)]
+    gates: GateArgs,
+    /// Exit code when a gate fails
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Gates")]
+    error_exitcode: u8,
     /// The program and its arguments
     #[arg(required = true, value_name = "PROG")]
     command: Vec<OsString>,
@@ -116,12 +126,17 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         max_trace_size: args.max_trace_size,
         ..Default::default()
     };
+    let gates = match args.gates.prepare(false) {
+        Ok(gates) => gates,
+        Err(error) => return output::misconfigured(&error),
+    };
     match highwater_record::run::run(&args.command, crate::AGENT, &options) {
         Ok(outcome) => {
-            if !args.quiet {
-                report(&outcome, colour);
+            let passed = report(&outcome, &gates, args.quiet, colour);
+            match outcome.status {
+                Status::Exited(_) if !passed => ExitCode::from(args.error_exitcode),
+                status => exit(status),
             }
-            exit(outcome.status)
         }
         Err(error) => {
             say(&error.to_string());
@@ -138,37 +153,84 @@ pub fn exit(status: Status) -> ExitCode {
     }
 }
 
-/// The summary of the last image, and what else there is to say.
-fn report(outcome: &Outcome, colour: Colour) {
-    if let Some(last) = outcome.images.last() {
-        match summary(&last.path, colour) {
-            Ok(stats) if outcome.own_allocator => say(&unseen(&stats, outcome.max_rss)),
-            Ok(_) => {}
-            Err(error) => say(&format!("{error:#}")),
+/// The summary of the last image, what else there is to say, and the gates:
+/// were they kept? A quiet run says nothing and looks only for gates.
+fn report(outcome: &Outcome, gates: &Gates, quiet: bool, colour: Colour) -> bool {
+    let say = |line: &str| {
+        if !quiet {
+            output::say(line)
         }
-        if outcome.images.len() > 1 {
-            let earlier: Vec<String> =
-                outcome.images.iter().rev().skip(1).rev().map(|i| i.path.display().to_string()).collect();
-            say(&format!("the images before its exec are in {}", earlier.join(", ")));
-        }
+    };
+    let asked = !gates.wanted.is_empty();
+    let mut results = Vec::new();
+    match outcome.images.last() {
+        Some(last) if asked || !quiet => match Analysis::of(&last.path) {
+            Ok(mut analysis) => {
+                if !quiet {
+                    analysis.summary(colour);
+                    if outcome.own_allocator {
+                        say(&unseen(&analysis.stats, outcome.max_rss));
+                    }
+                }
+                results = match analysis.gates(gates) {
+                    Ok(results) => results,
+                    Err(error) => gates::unknown(&gates.wanted, &format!("{error:#}")),
+                };
+            }
+            Err(error) => {
+                say(&format!("{error:#}"));
+                results = gates::unknown(&gates.wanted, "the trace cannot be read");
+            }
+        },
+        Some(_) => {}
+        None => results = gates::unknown(&gates.wanted, "nothing was recorded"),
+    }
+    if outcome.images.len() > 1 {
+        let earlier: Vec<String> =
+            outcome.images.iter().rev().skip(1).rev().map(|i| i.path.display().to_string()).collect();
+        say(&format!("the images before its exec are in {}", earlier.join(", ")));
     }
     for line in outcome.sentences() {
         say(&line);
     }
+    for line in highwater_render::check::lines(&colour.stderr(), &results) {
+        say(&line);
+    }
+    results.iter().all(gates::Gate::passed)
 }
 
-fn summary(path: &Path, colour: Colour) -> anyhow::Result<Stats> {
-    let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
-    let mut session = Session::open(path, options)?;
-    let replay = session.replay()?;
-    let stats = Stats::collect(&session, &replay);
-    for line in highwater_render::notices::lines(&stats) {
-        say(&line);
+/// A finished trace, read once for all that is said of it.
+struct Analysis {
+    session: Session,
+    replay: Replay,
+    stats: Stats,
+}
+
+impl Analysis {
+    fn of(path: &Path) -> anyhow::Result<Analysis> {
+        let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
+        let mut session = Session::open(path, options)?;
+        let (replay, stats) = trace::replay(&mut session)?;
+        Ok(Analysis { session, replay, stats })
     }
-    for line in highwater_render::run_summary::lines(&colour.stderr(), &mut session, &stats, &replay) {
-        say(&line);
+
+    fn summary(&mut self, colour: Colour) {
+        for line in highwater_render::notices::lines(&self.stats) {
+            output::say(&line);
+        }
+        let look = colour.stderr();
+        for line in highwater_render::run_summary::lines(&look, &mut self.session, &self.stats, &self.replay)
+        {
+            output::say(&line);
+        }
     }
-    Ok(stats)
+
+    fn gates(&mut self, gates: &Gates) -> anyhow::Result<Vec<gates::Gate>> {
+        if gates.wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        gates.check(&mut self.session, &self.replay)
+    }
 }
 
 /// How much of the program's memory passed its own allocator.

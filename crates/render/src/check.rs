@@ -1,38 +1,65 @@
-//! `check`: which limits a recording keeps.
+//! `check` and the gates of `run`: which limits a recording keeps.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use highwater_query::leaks::gates::Gate;
+use highwater_query::{Group, stack};
 
 use crate::human::{bytes, count};
 use crate::json::Json;
-use crate::{Look, parts};
+use crate::{Look, github, junit, parts, place, sarif};
+
+/// Sites that the text names below a gate that failed.
+const SHOWN: usize = 3;
 
 fn amount(gate: &Gate, value: u64) -> String {
     if gate.bytes { bytes(value) } else { count(value) }
 }
 
-/// Writes a line for each gate; below one that failed, who has most of it.
+/// `max-peak of function parse_*`.
+fn name(gate: &Gate) -> String {
+    match &gate.of {
+        Some(of) => format!("{} of {of}", gate.name),
+        None => gate.name.to_string(),
+    }
+}
+
+/// `300 B, limit 10 B`, or why there is no value.
+fn verdict(gate: &Gate) -> String {
+    match &gate.unknown {
+        Some(reason) => reason.clone(),
+        None => format!("{}, limit {}", amount(gate, gate.value), amount(gate, gate.limit)),
+    }
+}
+
+/// A line for each gate; below one that failed, who has most of it.
+pub fn lines(look: &Look, gates: &[Gate]) -> Vec<String> {
+    let bad = look.palette.bad;
+    let mut lines = Vec::new();
+    for gate in gates {
+        if gate.passed() {
+            lines.push(format!("passed  {}: {}", name(gate), verdict(gate)));
+            continue;
+        }
+        lines.push(format!("{bad}FAILED{bad:#}  {}: {}", name(gate), verdict(gate)));
+        for (at, group) in gate.sites.iter().take(SHOWN).enumerate() {
+            let word = if at == 0 { "most by " } else { "then by " };
+            let width = look.width.saturating_sub(18 + 11);
+            let site = parts::site_text(look, &group.stack, width);
+            let amount = if gate.bytes { bytes(group.bytes) } else { count(group.blocks) };
+            lines.push(format!("        {word}{site}: {amount}"));
+        }
+    }
+    lines
+}
+
+/// Writes the [`lines`].
 ///
 /// # Errors
 /// The output's.
 pub fn text<W: Write>(out: &mut W, look: &Look, gates: &[Gate]) -> io::Result<()> {
-    for gate in gates {
-        let (word, value, limit) = (
-            if gate.passed() { "passed" } else { "FAILED" },
-            amount(gate, gate.value),
-            amount(gate, gate.limit),
-        );
-        writeln!(out, "{word}  {}: {value}, limit {limit}", gate.name)?;
-        if let Some(stack) = gate.worst.as_ref().filter(|_| !gate.passed()) {
-            writeln!(
-                out,
-                "        most by {}",
-                parts::site_text(look, stack, look.width.saturating_sub(16))
-            )?;
-        }
-    }
-    Ok(())
+    lines(look, gates).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
 /// Writes the document `highwater.check/1`.
@@ -47,15 +74,25 @@ pub fn json<W: Write>(out: W, gates: &[Gate]) -> io::Result<()> {
     for gate in gates {
         json.begin_object()?;
         json.field_str("gate", gate.name)?;
+        if let Some(of) = &gate.of {
+            json.field_str("of", of)?;
+        }
         json.field_u64("limit", gate.limit)?;
         json.field_u64("value", gate.value)?;
+        json.field_str("unit", if gate.bytes { "bytes" } else { "count" })?;
         json.field_bool("passed", gate.passed())?;
-        if let Some(stack) = &gate.worst {
+        if let Some(reason) = &gate.unknown {
+            json.field_str("reason", reason)?;
+        }
+        if let Some(worst) = gate.sites.first() {
             json.key("site")?;
-            json.begin_object()?;
-            parts::json_site(&mut json, stack.site())?;
-            parts::json_stack(&mut json, stack)?;
-            json.end_object()?;
+            json_group(&mut json, worst)?;
+            json.key("sites")?;
+            json.begin_array()?;
+            for group in &gate.sites {
+                json_group(&mut json, group)?;
+            }
+            json.end_array()?;
         }
         json.end_object()?;
     }
@@ -64,31 +101,158 @@ pub fn json<W: Write>(out: W, gates: &[Gate]) -> io::Result<()> {
     Ok(())
 }
 
+fn json_group<W: Write>(json: &mut Json<W>, group: &Group) -> io::Result<()> {
+    json.begin_object()?;
+    parts::json_site(json, group.stack.site())?;
+    json.field_u64("bytes", group.bytes)?;
+    json.field_u64("blocks", group.blocks)?;
+    parts::json_stack(json, &group.stack)?;
+    json.end_object()
+}
+
+/// What failed, a sentence and a place each: of a gate that names leaks every
+/// site, of another the one that has most.
+fn failures(gates: &[Gate]) -> Vec<sarif::Failure<'_>> {
+    let mut list = Vec::new();
+    for gate in gates.iter().filter(|gate| !gate.passed()) {
+        let text = format!("{}: {}", name(gate), verdict(gate));
+        let named = if names_each(gate) { gate.sites.len() } else { gate.sites.len().min(1) };
+        if named == 0 {
+            list.push(sarif::Failure { rule: gate.name, text, group: None });
+            continue;
+        }
+        for group in gate.sites.iter().take(named) {
+            let by = group.stack.site().map_or_else(|| "[no stack]".to_string(), stack::function_name);
+            let part =
+                if gate.bytes { place::amount(group.bytes, group.blocks) } else { count(group.blocks) };
+            let text = format!("{text}; {part} by {by}");
+            list.push(sarif::Failure { rule: gate.name, text, group: Some(group) });
+        }
+    }
+    list
+}
+
+/// Is each site of the gate a failure of its own?
+fn names_each(gate: &Gate) -> bool {
+    gate.limit == 0 && gate.unknown.is_none()
+}
+
+/// Writes what failed as SARIF 2.1.0; files are relative to `base`.
+///
+/// # Errors
+/// The output's.
+pub fn sarif<W: Write>(out: &mut W, gates: &[Gate], base: &Path) -> io::Result<()> {
+    sarif::write_failures(out, &failures(gates), base)
+}
+
+/// Writes the gates as JUnit XML: a case each.
+///
+/// # Errors
+/// The output's.
+pub fn junit<W: Write>(out: &mut W, gates: &[Gate], base: &Path, program: &str) -> io::Result<()> {
+    let cases: Vec<junit::Case> = gates
+        .iter()
+        .map(|gate| {
+            let stacks: Vec<String> =
+                gate.sites.iter().take(SHOWN).map(|group| place::callers(&group.stack, base)).collect();
+            let failure = (!gate.passed()).then(|| (verdict(gate), stacks.join("\n\n")));
+            junit::Case { class: program.to_string(), name: name(gate), failure }
+        })
+        .collect();
+    junit::suite(out, "highwater check", &cases)
+}
+
+/// Writes an annotation for each failure.
+///
+/// # Errors
+/// The output's.
+pub fn github<W: Write>(out: &mut W, gates: &[Gate], base: &Path) -> io::Result<()> {
+    for failure in failures(gates) {
+        let site = failure.group.and_then(|group| group.stack.site());
+        let at = site.and_then(|frame| Some((place::relative(frame.file.as_deref()?, base), frame.line)));
+        let text = match failure.group {
+            Some(group) => format!("{}\n{}", failure.text, place::callers(&group.stack, base)),
+            None => failure.text,
+        };
+        github::annotation(out, at, &format!("highwater {}", failure.rule), &text)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
+
+    fn gates() -> [Gate; 3] {
+        let gate = |name, limit, value, bytes, sites| Gate {
+            name,
+            of: None,
+            limit,
+            value,
+            bytes,
+            sites,
+            unknown: None,
+        };
+        [
+            gate("max-leak", 0, 330, true, crate::place::tests::groups()),
+            gate("max-allocs", 3, 3, false, Vec::new()),
+            Gate { unknown: Some("not scanned: no".into()), ..gate("leak=definite", 0, 0, true, Vec::new()) },
+        ]
+    }
+
+    fn written(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
 
     #[test]
     fn the_document_and_the_lines_say_the_same() {
-        let groups = crate::place::tests::groups();
-        let worst = Some(Arc::clone(&groups[0].stack));
-        let gates = [
-            Gate { name: "max-leak", limit: 10, value: 300, bytes: true, worst },
-            Gate { name: "max-allocs", limit: 3, value: 3, bytes: false, worst: None },
-        ];
-        let mut out = Vec::new();
-        json(&mut out, &gates).unwrap();
-        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&written(|out| json(out, &gates()))).unwrap();
         assert_eq!(value["schema"], "highwater.check/1");
         assert_eq!(value["passed"], false);
         assert_eq!(value["gates"][0]["site"]["line"], 70);
+        assert_eq!(value["gates"][0]["sites"].as_array().unwrap().len(), 2);
         assert_eq!(value["gates"][1]["passed"], true);
-        let mut out = Vec::new();
-        text(&mut out, &Look::new(false, None), &gates).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.starts_with("FAILED  max-leak: 300 B, limit 10 B\n        most by "), "{text}");
-        assert!(text.ends_with("passed  max-allocs: 3, limit 3\n"), "{text}");
+        assert_eq!(value["gates"][2]["passed"], false);
+        let text = written(|out| text(out, &Look::new(false, None), &gates()));
+        assert!(text.starts_with("FAILED  max-leak: 330 B, limit 0 B\n        most by "), "{text}");
+        assert!(
+            text.contains("other (/usr/include/b.h:9): 30 B\npassed  max-allocs: 3, limit 3\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("FAILED  leak=definite: not scanned: no\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn every_format_has_every_failure_and_nothing_that_passed() {
+        let base = Path::new("/src");
+        let log: serde_json::Value =
+            serde_json::from_str(&written(|out| sarif(out, &gates(), base))).unwrap();
+        let results = log["runs"][0]["results"].as_array().unwrap();
+        let rules: Vec<&str> = results.iter().map(|result| result["ruleId"].as_str().unwrap()).collect();
+        assert_eq!(rules, ["max-leak", "max-leak", "leak=definite"]);
+        assert_eq!(results[0]["locations"][0]["physicalLocation"]["region"]["startLine"], 70);
+        assert_eq!(results[2]["locations"], serde_json::json!([]));
+
+        let xml = written(|out| junit(out, &gates(), base, "app"));
+        assert!(xml.contains("tests=\"3\" failures=\"2\""), "{xml}");
+        assert!(xml.contains("name=\"max-allocs\"/>"), "{xml}");
+        assert!(xml.contains("message=\"330 B, limit 0 B\""), "{xml}");
+
+        let lines = written(|out| github(out, &gates(), base));
+        let lines: Vec<&str> = lines.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(
+            lines[1].starts_with("::error file=/usr/include/b.h,line=9,title=highwater max-leak::"),
+            "{}",
+            lines[1]
+        );
+        assert!(
+            lines[2].starts_with("::error title=highwater leak=definite::leak=definite: not"),
+            "{}",
+            lines[2]
+        );
     }
 }

@@ -76,7 +76,26 @@ fn location(frame: &Frame, base: &Path) -> Value {
     Value::Object(location)
 }
 
-fn result(group: &Group, base: &Path) -> Value {
+/// A gate that a recording failed.
+#[derive(Clone, Debug)]
+pub struct Failure<'a> {
+    /// The gate: the rule that was broken.
+    pub rule: &'a str,
+    /// How, as a sentence.
+    pub text: String,
+    /// Where.
+    pub group: Option<&'a Group>,
+}
+
+fn result(rule: &str, index: usize, text: String, group: Option<&Group>, base: &Path) -> Value {
+    let mut value = json!({
+        "ruleId": rule,
+        "ruleIndex": index,
+        "level": "error",
+        "message": {"text": text},
+        "locations": [],
+    });
+    let (Some(map), Some(group)) = (value.as_object_mut(), group) else { return value };
     let stack = &*group.stack;
     let frames: Vec<Value> = stack
         .frames
@@ -89,19 +108,13 @@ fn result(group: &Group, base: &Path) -> Value {
             value
         })
         .collect();
-    let by = stack.site().map_or_else(|| "an unknown function".to_string(), function_name);
-    let amount = place::amount(group.bytes, group.blocks);
-    json!({
-        "ruleId": "leak",
-        "ruleIndex": 0,
-        "level": "error",
-        "message": {"text": format!("{amount} leaked by {by}: alive at the end, never given back.")},
-        "locations": stack.site().map(|site| location(site, base)).into_iter().collect::<Vec<_>>(),
-        "partialFingerprints": {"highwaterStack/v1": fingerprint(stack, base)},
-        "stacks": [{"message": {"text": "allocated by"}, "frames": frames}],
-        "occurrenceCount": group.blocks.max(1),
-        "properties": {"bytes": group.bytes, "blocks": group.blocks},
-    })
+    let site = stack.site().map(|site| location(site, base)).into_iter().collect::<Vec<_>>();
+    map.insert("locations".into(), site.into());
+    map.insert("partialFingerprints".into(), json!({"highwaterStack/v1": fingerprint(stack, base)}));
+    map.insert("stacks".into(), json!([{"message": {"text": "allocated by"}, "frames": frames}]));
+    map.insert("occurrenceCount".into(), group.blocks.max(1).into());
+    map.insert("properties".into(), json!({"bytes": group.bytes, "blocks": group.blocks}));
+    value
 }
 
 /// Writes the log. Files below `base` (an absolute folder: the repository) have
@@ -110,11 +123,62 @@ fn result(group: &Group, base: &Path) -> Value {
 /// # Errors
 /// The output's.
 pub fn write<W: Write>(out: &mut W, groups: &[Group], base: &Path) -> io::Result<()> {
+    let rules = json!([{
+        "id": "leak",
+        "name": "MemoryLeak",
+        "shortDescription": {"text": "Memory that is never given back"},
+        "fullDescription": {"text": "Blocks from this place were alive when the recording ended."},
+        "defaultConfiguration": {"level": "error"},
+    }]);
+    let results = groups
+        .iter()
+        .map(|group| {
+            let by = group.stack.site().map_or_else(|| "an unknown function".to_string(), function_name);
+            let amount = place::amount(group.bytes, group.blocks);
+            let text = format!("{amount} leaked by {by}: alive at the end, never given back.");
+            result("leak", 0, text, Some(group), base)
+        })
+        .collect();
+    log(out, rules, results, base)
+}
+
+/// Writes gates that failed as a log: a rule a gate.
+///
+/// # Errors
+/// The output's.
+pub fn write_failures<W: Write>(out: &mut W, failures: &[Failure<'_>], base: &Path) -> io::Result<()> {
+    let mut names: Vec<&str> = Vec::new();
+    for failure in failures {
+        if !names.contains(&failure.rule) {
+            names.push(failure.rule);
+        }
+    }
+    let rules = names
+        .iter()
+        .map(|name| {
+            json!({
+                "id": name,
+                "shortDescription": {"text": format!("The gate {name}")},
+                "fullDescription": {"text": format!("The recording does not keep the limit of the gate {name}.")},
+                "defaultConfiguration": {"level": "error"},
+            })
+        })
+        .collect();
+    let results = failures
+        .iter()
+        .map(|failure| {
+            let index = names.iter().position(|name| *name == failure.rule).unwrap_or(0);
+            result(failure.rule, index, failure.text.clone(), failure.group, base)
+        })
+        .collect();
+    log(out, rules, results, base)
+}
+
+fn log<W: Write>(out: &mut W, rules: Value, results: Vec<Value>, base: &Path) -> io::Result<()> {
     let mut root = file_uri(&base.to_string_lossy());
     if !root.ends_with('/') {
         root.push('/');
     }
-    let results: Vec<Value> = groups.iter().map(|group| result(group, base)).collect();
     let log = json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -123,14 +187,7 @@ pub fn write<W: Write>(out: &mut W, groups: &[Group], base: &Path) -> io::Result
                 "name": "highwater",
                 "version": env!("CARGO_PKG_VERSION"),
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
-                "rules": [{
-                    "id": "leak",
-                    "name": "MemoryLeak",
-                    "shortDescription": {"text": "Memory that is never given back"},
-                    "fullDescription": {"text":
-                        "Blocks from this place were alive when the recording ended."},
-                    "defaultConfiguration": {"level": "error"},
-                }],
+                "rules": rules,
             }},
             "originalUriBaseIds": {"SRCROOT": {"uri": root}},
             "columnKind": "unicodeCodePoints",

@@ -1,12 +1,20 @@
-//! Limits that a run must keep.
+//! Limits that a recording must keep, and what must not be in it at all.
 
-use std::sync::Arc;
+use std::str::FromStr;
 
-use highwater_replay::Totals;
+use highwater_event::node::NodeId;
+use highwater_replay::{ErrorKind, Replay, SiteTotals};
 
-use super::report::Leaks;
-use crate::group::Group;
-use crate::stack::Stack;
+use super::baseline::{Baseline, Tolerance};
+use super::budget::{SiteBudget, Taken};
+use super::reach::{self, Class, Scanned};
+use super::suppressions::Suppressions;
+use super::{actions, report, window};
+use crate::group::{By, Group, Item, group};
+use crate::session::{QueryError, Session};
+
+/// Sites that a gate names.
+const MOST_SITES: usize = 10;
 
 /// The limits; what is `None` is not asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,83 +36,374 @@ impl Limits {
     }
 }
 
+/// What a recording must not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// Blocks alive at the end.
+    LeakExit,
+    /// Blocks that nothing points to (needs a scan).
+    LeakDefinite,
+    /// Sites that grow.
+    LeakGrowth,
+    /// Sites of which something survives every action (needs marks).
+    LeakWindow,
+    /// Bad frees.
+    Error(ErrorKind),
+}
+
+impl Finding {
+    /// The name on the command line and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Finding::LeakExit => "leak=exit",
+            Finding::LeakDefinite => "leak=definite",
+            Finding::LeakGrowth => "leak=growth",
+            Finding::LeakWindow => "leak=window",
+            Finding::Error(kind) => kind.name(),
+        }
+    }
+}
+
+const ERRORS: [Finding; 3] = [
+    Finding::Error(ErrorKind::DoubleFree),
+    Finding::Error(ErrorKind::InvalidFree),
+    Finding::Error(ErrorKind::Mismatched),
+];
+
+/// A word of `--fail-on`: one finding or several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailOn(pub Vec<Finding>);
+
+impl FromStr for FailOn {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FailOn, String> {
+        let mut list = Vec::new();
+        for word in text.split(',').map(str::trim) {
+            match word {
+                "leak" | "leak=exit" => list.push(Finding::LeakExit),
+                "leak=definite" => list.push(Finding::LeakDefinite),
+                "leak=growth" => list.push(Finding::LeakGrowth),
+                "leak=window" => list.push(Finding::LeakWindow),
+                "error" | "errors" => list.extend(ERRORS),
+                "any" => list.extend(std::iter::once(Finding::LeakExit).chain(ERRORS)),
+                other => match ERRORS.iter().find(|error| error.name() == other) {
+                    Some(error) => list.push(*error),
+                    None => {
+                        return Err(format!(
+                            "`{word}` is nothing to fail on: there are leak, leak=exit, leak=definite, \
+                             leak=growth, leak=window, double_free, invalid_free, mismatched, error and any"
+                        ));
+                    }
+                },
+            }
+        }
+        Ok(FailOn(list))
+    }
+}
+
+/// All that is asked of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Limits of the whole program.
+    pub limits: Limits,
+    /// Limits of single sites.
+    pub sites: Vec<SiteBudget>,
+    /// What must not be there.
+    pub findings: Vec<Finding>,
+    /// What is known: its leaks do not count, and with a tolerance its totals
+    /// are limits.
+    pub baseline: Option<Baseline>,
+    /// How much more than a limit passes.
+    pub tolerance: Option<Tolerance>,
+}
+
+impl Wanted {
+    /// Is nothing asked?
+    pub fn is_empty(&self) -> bool {
+        self.limits.is_empty() && self.sites.is_empty() && self.findings.is_empty() && self.baseline.is_none()
+    }
+}
+
 /// A limit and what came of it.
 #[derive(Clone, Debug)]
 pub struct Gate {
     /// Its name: that of the option, without the dashes.
     pub name: &'static str,
+    /// Whose, if not the whole program's.
+    pub of: Option<String>,
     /// Greatest value that passes.
     pub limit: u64,
     /// The value.
     pub value: u64,
     /// Are they bytes (else a count)?
     pub bytes: bool,
-    /// The stack that has most of it, where one is known.
-    pub worst: Option<Arc<Stack>>,
+    /// Who has most of it, first; a few. Empty where nobody has any.
+    pub sites: Vec<Group>,
+    /// Why the value is not known: the gate has failed.
+    pub unknown: Option<String>,
 }
 
 impl Gate {
     /// Was the limit kept?
     pub fn passed(&self) -> bool {
-        self.value <= self.limit
+        self.unknown.is_none() && self.value <= self.limit
     }
 }
 
-/// Compares a recording with `limits`. `peak` are the groups at the peak,
-/// largest first.
-pub fn check(limits: &Limits, totals: &Totals, peak: &[Group], leaks: &Leaks) -> Vec<Gate> {
-    let first = |groups: &[Group]| groups.first().map(|group| Arc::clone(&group.stack));
-    let gate = |name, limit: Option<u64>, value, bytes, worst| {
-        limit.map(|limit| Gate { name, limit, value, bytes, worst })
+/// Compares a recording with what is wanted. `replay` is finished and the whole
+/// trace's.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn check(
+    session: &mut Session,
+    replay: &Replay,
+    wanted: &Wanted,
+    rules: &Suppressions,
+) -> Result<Vec<Gate>, QueryError> {
+    let mut rules = rules.clone();
+    let mut check = Check { session, replay, tolerance: wanted.tolerance, gates: Vec::new() };
+    if let Some(baseline) = &wanted.baseline {
+        let now = Baseline::of(check.session, replay, &rules);
+        rules.add_known(baseline.known(&now, wanted.tolerance));
+    }
+    check.limits(&wanted.limits, &rules);
+    if let Some(baseline) = &wanted.baseline {
+        check.baseline(baseline, &rules);
+    }
+    for finding in &wanted.findings {
+        check.finding(*finding, &rules)?;
+    }
+    for budget in &wanted.sites {
+        check.site(budget, &rules);
+    }
+    Ok(check.gates)
+}
+
+struct Check<'a> {
+    session: &'a mut Session,
+    replay: &'a Replay,
+    tolerance: Option<Tolerance>,
+    gates: Vec<Gate>,
+}
+
+impl Check<'_> {
+    fn gate(&mut self, name: &'static str, limit: Option<u64>, value: u64, bytes: bool, items: Vec<Item>) {
+        let Some(limit) = limit else { return };
+        let limit = self.tolerance.map_or(limit, |tolerance| tolerance.widen(limit));
+        let sites = self.sites(items);
+        self.gates.push(Gate { name, of: None, limit, value, bytes, sites, unknown: None });
+    }
+
+    fn sites(&mut self, items: Vec<Item>) -> Vec<Group> {
+        let mut groups = group(self.session, items, By::Site);
+        groups.truncate(MOST_SITES);
+        groups
+    }
+
+    /// What each stack has, with `value` in place of bytes or blocks.
+    fn counted(&self, value: impl Fn(&SiteTotals) -> u64) -> Vec<Item> {
+        self.replay.sites().map(|site| Item { bytes: 0, blocks: value(&site), ..Item::live(&site) }).collect()
+    }
+
+    fn peak(&self) -> Vec<Item> {
+        self.replay.sites().map(|site| Item::at_peak(&site)).collect()
+    }
+
+    fn limits(&mut self, limits: &Limits, rules: &Suppressions) {
+        let totals = self.replay.totals();
+        if limits.max_peak.is_some() {
+            let items = self.peak();
+            self.gate("max-peak", limits.max_peak, totals.peak_bytes, true, items);
+        }
+        if limits.max_leak.is_some() {
+            let leaks = report::live(self.session, self.replay, By::Site, rules);
+            self.gate("max-leak", limits.max_leak, leaks.bytes(), true, Vec::new());
+            self.name(leaks.groups);
+        }
+        if limits.max_allocs.is_some() {
+            let items = self.counted(|site| site.allocations);
+            self.gate("max-allocs", limits.max_allocs, totals.allocations, false, items);
+        }
+        if limits.max_temporary.is_some() {
+            let items = self.counted(|site| site.temporary);
+            self.gate("max-temporary", limits.max_temporary, totals.temporary, false, items);
+        }
+    }
+
+    /// The latest gate's sites.
+    fn name(&mut self, mut groups: Vec<Group>) {
+        groups.truncate(MOST_SITES);
+        if let Some(gate) = self.gates.last_mut() {
+            gate.sites = groups;
+        }
+    }
+
+    /// `rules` hide what is known.
+    fn baseline(&mut self, baseline: &Baseline, rules: &Suppressions) {
+        let leaks = report::live(self.session, self.replay, By::Site, rules);
+        let value = leaks.bytes();
+        self.gates.push(Gate {
+            name: "baseline",
+            of: None,
+            limit: 0,
+            value,
+            bytes: true,
+            sites: Vec::new(),
+            unknown: None,
+        });
+        self.name(leaks.groups);
+        if self.tolerance.is_some() {
+            let totals = self.replay.totals();
+            let items = self.peak();
+            self.gate("baseline-peak", Some(baseline.peak_bytes), totals.peak_bytes, true, items);
+            let items = self.counted(|site| site.allocations);
+            self.gate("baseline-allocs", Some(baseline.allocations), totals.allocations, false, items);
+            let items = self.counted(|site| site.temporary);
+            self.gate("baseline-temporary", Some(baseline.temporary), totals.temporary, false, items);
+        }
+    }
+
+    fn finding(&mut self, finding: Finding, rules: &Suppressions) -> Result<(), QueryError> {
+        let gate = |value, bytes, sites, unknown| Gate {
+            name: finding.name(),
+            of: None,
+            limit: 0,
+            value,
+            bytes,
+            sites,
+            unknown,
+        };
+        let gate = match finding {
+            Finding::LeakExit => {
+                let leaks = report::live(self.session, self.replay, By::Site, rules);
+                let bytes = leaks.bytes();
+                let blocks = leaks.groups.iter().map(|group| group.blocks).sum();
+                // A leaked block of no bytes is a leak.
+                if bytes == 0 {
+                    gate(blocks, false, leaks.groups, None)
+                } else {
+                    gate(bytes, true, leaks.groups, None)
+                }
+            }
+            Finding::LeakDefinite => match reach::of(self.session)? {
+                Scanned::Not(reason) => gate(0, true, Vec::new(), Some(format!("not scanned: {reason}"))),
+                Scanned::Done(scan) => {
+                    let lost = reach::lost(self.session, &scan, rules);
+                    let class = |class| lost.class(class);
+                    let (definite, indirect) = (class(Class::Definite), class(Class::Indirect));
+                    let items = lost
+                        .sites
+                        .iter()
+                        .map(|site| {
+                            let amount = site.classes[Class::Definite as usize];
+                            item(site.node, amount.bytes, amount.blocks)
+                        })
+                        .collect();
+                    let sites = self.sites(items);
+                    let bytes = definite.bytes.saturating_add(indirect.bytes);
+                    if bytes == 0 {
+                        gate(definite.blocks + indirect.blocks, false, sites, None)
+                    } else {
+                        gate(bytes, true, sites, None)
+                    }
+                }
+            },
+            Finding::LeakGrowth => gate(0, true, Vec::new(), Some("growth is not judged yet".to_string())),
+            Finding::LeakWindow => {
+                let marks = self.session.facts().marks.clone();
+                match window::series(&marks) {
+                    None => gate(0, true, Vec::new(), Some("no marks that name equal actions".to_string())),
+                    Some(series) => {
+                        let windows = window::of_series(&marks, &series);
+                        let found = actions::find(self.session, windows, By::Site, rules)?;
+                        gate(found.bytes(), true, found.groups(), None)
+                    }
+                }
+            }
+            Finding::Error(kind) => {
+                let errors = self.replay.errors().iter().filter(|error| error.kind == kind);
+                let items: Vec<Item> = errors.map(|error| item(error.free.node, 0, 1)).collect();
+                let totals = self.replay.totals();
+                let value = match kind {
+                    ErrorKind::DoubleFree => totals.double_free,
+                    ErrorKind::InvalidFree => totals.invalid_free,
+                    ErrorKind::Mismatched => totals.mismatched,
+                };
+                let sites = self.sites(items);
+                gate(value, false, sites, None)
+            }
+        };
+        self.gates.push(gate);
+        self.gates.last_mut().into_iter().for_each(|gate| gate.sites.truncate(MOST_SITES));
+        Ok(())
+    }
+
+    fn site(&mut self, budget: &SiteBudget, rules: &Suppressions) {
+        let mut taken = Taken::default();
+        let sites: Vec<SiteTotals> = self.replay.sites().collect();
+        let mut fitting = Vec::new();
+        for site in &sites {
+            let stack = self.session.stack(site.node);
+            if budget.whose.fits(&stack) {
+                taken.add(site, rules.rule(&stack).is_some());
+                fitting.push(site);
+            }
+        }
+        let items = |item: &dyn Fn(&SiteTotals) -> Item| fitting.iter().map(|site| item(site)).collect();
+        let counted = |site: &SiteTotals, blocks| Item { bytes: 0, blocks, ..Item::live(site) };
+        let first = self.gates.len();
+        let limits = &budget.limits;
+        self.gate("max-peak", limits.max_peak, taken.peak, true, items(&Item::at_peak));
+        self.gate("max-leak", limits.max_leak, taken.leak, true, items(&Item::live));
+        self.gate(
+            "max-allocs",
+            limits.max_allocs,
+            taken.allocs,
+            false,
+            items(&|s| counted(s, s.allocations)),
+        );
+        self.gate(
+            "max-temporary",
+            limits.max_temporary,
+            taken.temporary,
+            false,
+            items(&|s| counted(s, s.temporary)),
+        );
+        for gate in self.gates.iter_mut().skip(first) {
+            gate.of = Some(budget.whose.text());
+        }
+    }
+}
+
+fn item(node: NodeId, bytes: u64, blocks: u64) -> Item {
+    Item { node, bytes, blocks, allocations: blocks, ..Item::default() }
+}
+
+/// The gates of a recording that there is none of: none can pass.
+pub fn unknown(wanted: &Wanted, reason: &str) -> Vec<Gate> {
+    let limits = &wanted.limits;
+    let names = [
+        limits.max_peak.map(|_| "max-peak"),
+        limits.max_leak.map(|_| "max-leak"),
+        limits.max_allocs.map(|_| "max-allocs"),
+        limits.max_temporary.map(|_| "max-temporary"),
+        wanted.baseline.as_ref().map(|_| "baseline"),
+    ];
+    let names = names.into_iter().flatten().chain(wanted.findings.iter().map(|finding| finding.name()));
+    let names = names.chain(wanted.sites.iter().map(|_| "site"));
+    let gate = |name| Gate {
+        name,
+        of: None,
+        limit: 0,
+        value: 0,
+        bytes: true,
+        sites: Vec::new(),
+        unknown: Some(reason.to_string()),
     };
-    [
-        gate("max-peak", limits.max_peak, totals.peak_bytes, true, first(peak)),
-        gate("max-leak", limits.max_leak, leaks.bytes(), true, first(&leaks.groups)),
-        gate("max-allocs", limits.max_allocs, totals.allocations, false, None),
-        gate("max-temporary", limits.max_temporary, totals.temporary, false, None),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    names.map(gate).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::report;
-    use super::super::suppressions::Suppressions;
-    use super::*;
-    use crate::group::By;
-    use crate::session::made::Made;
-
-    #[test]
-    fn a_limit_itself_passes_and_one_more_does_not() {
-        let mut session = Made::default()
-            .node(1, 0, "main", "/src/main.c", 3)
-            .alloc(0, 0x10, 100, 1)
-            .alloc(0, 0x200, 50, 1)
-            .free(0, 0x200)
-            .session();
-        let replay = session.replay().unwrap();
-        let leaks = report::live(&mut session, &replay, By::Site, &Suppressions::default());
-        let verdicts = |limits: &Limits| -> Vec<(&str, u64, bool)> {
-            let gates = check(limits, &replay.totals(), &[], &leaks);
-            gates.iter().map(|gate| (gate.name, gate.value, gate.passed())).collect()
-        };
-        let kept =
-            Limits { max_peak: Some(150), max_leak: Some(100), max_allocs: Some(2), max_temporary: Some(1) };
-        let expected = |passed| {
-            [
-                ("max-peak", 150, passed),
-                ("max-leak", 100, passed),
-                ("max-allocs", 2, passed),
-                ("max-temporary", 1, passed),
-            ]
-        };
-        assert_eq!(verdicts(&kept), expected(true));
-        let broken =
-            Limits { max_peak: Some(149), max_leak: Some(99), max_allocs: Some(1), max_temporary: Some(0) };
-        assert_eq!(verdicts(&broken), expected(false));
-        assert_eq!(verdicts(&Limits { max_allocs: Some(5), ..Limits::default() }), [("max-allocs", 2, true)]);
-        assert!(Limits::default().is_empty() && !kept.is_empty());
-    }
-}
+mod tests;

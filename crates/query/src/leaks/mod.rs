@@ -15,11 +15,17 @@
 //! | [`growth`] | does it grow: edleak's ways, and our own |
 //! | [`wrappers`] | functions that only hand memory on |
 //! | [`rank`] | all of it put together: who leaks |
+//! | [`fingerprint`] | what makes a leak the same one in the next recording |
+//! | [`baseline`] | what an earlier recording had |
+//! | [`budget`] | limits of single sites |
 //! | [`gates`] | limits that a run must keep |
 
 pub mod actions;
+pub mod baseline;
+pub mod budget;
 pub mod evidence;
 pub mod findleaks;
+pub mod fingerprint;
 pub mod gates;
 pub mod growth;
 pub mod lifetimes;

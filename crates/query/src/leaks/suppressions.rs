@@ -8,8 +8,10 @@
 
 use std::path::PathBuf;
 
+use rustc_hash::FxHashSet;
+
 use super::pattern::Pattern;
-use super::residues;
+use super::{fingerprint, residues};
 use crate::stack::{Frame, Stack, function};
 
 /// Why a file of suppressions cannot be used.
@@ -49,12 +51,17 @@ struct Rule {
 pub struct Suppressions {
     rules: Vec<Rule>,
     residues: bool,
+    /// Fingerprints of what a baseline has.
+    known: FxHashSet<String>,
 }
+
+/// The rule of what a baseline has.
+const KNOWN: &str = "the baseline";
 
 impl Suppressions {
     /// The residues of libc, libstdc++ and the loader (see [`residues`]).
     pub fn built_in() -> Suppressions {
-        Suppressions { rules: Vec::new(), residues: true }
+        Suppressions { residues: true, ..Suppressions::default() }
     }
 
     /// Adds the rules of a file.
@@ -94,8 +101,13 @@ impl Suppressions {
         Ok(())
     }
 
+    /// Hides what has one of these [fingerprints](fingerprint) too.
+    pub fn add_known(&mut self, fingerprints: FxHashSet<String>) {
+        self.known.extend(fingerprints);
+    }
+
     /// The rule that hides blocks of this stack: the first of the files' in
-    /// their order, else a built-in one.
+    /// their order, else a built-in one, else the baseline.
     pub fn rule(&self, stack: &Stack) -> Option<&str> {
         let hides = |rule: &&Rule| {
             let frames = match stack.site() {
@@ -107,7 +119,13 @@ impl Suppressions {
         if let Some(rule) = self.rules.iter().find(hides) {
             return Some(&rule.text);
         }
-        if self.residues { residues::of(stack).map(residues::Residue::name) } else { None }
+        if self.residues
+            && let Some(residue) = residues::of(stack)
+        {
+            return Some(residue.name());
+        }
+        let known = !self.known.is_empty() && self.known.contains(&fingerprint::of(stack));
+        known.then_some(KNOWN)
     }
 }
 

@@ -1,0 +1,136 @@
+//! The gates of `run` and `check`: options, budgets in `highwater.toml`,
+//! baselines.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use highwater_query::leaks::baseline::{Baseline, Tolerance};
+use highwater_query::leaks::gates::{FailOn, Finding, Gate, Limits, Wanted, check};
+use highwater_query::leaks::suppressions::Suppressions;
+use highwater_query::{Session, SessionOptions};
+use highwater_replay::Replay;
+
+use crate::leaks::SuppressionArgs;
+use crate::{budget, trace};
+
+/// What a recording has to keep.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Gates")]
+pub struct GateArgs {
+    /// Greatest size of the heap: 64MiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_peak: Option<u64>,
+    /// Greatest size alive at the end, without what is suppressed
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_leak: Option<u64>,
+    /// Greatest number of allocations
+    #[arg(long, value_name = "N")]
+    max_allocs: Option<u64>,
+    /// Greatest number of allocations that were freed before the thread's next
+    #[arg(long, value_name = "N")]
+    max_temporary: Option<u64>,
+    /// What must not be: leak (=exit, definite, growth, window), double_free, invalid_free, mismatched, error, any; may be repeated
+    #[arg(long, value_name = "KIND")]
+    fail_on: Vec<FailOn>,
+    /// Only leaks that are not in this trace, or in this file of `check --write-baseline`, count
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// How much more than a limit passes (5%, 4k); with --baseline its peak and counts are limits too
+    #[arg(long, value_name = "T")]
+    tolerance: Option<Tolerance>,
+    /// Limits from the [budget] table of this file
+    #[arg(long, value_name = "FILE")]
+    budget: Option<PathBuf>,
+    #[command(flatten)]
+    suppressed: SuppressionArgs,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    highwater_query::units::size(text).ok_or_else(|| "write a size as 4096, 64k, 1.5MiB or 2GB".to_string())
+}
+
+/// Gates, ready to be asked.
+pub struct Gates {
+    /// What is asked.
+    pub wanted: Wanted,
+    /// What does not count.
+    pub rules: Suppressions,
+}
+
+impl GateArgs {
+    /// Reads all files that the options name. `look` for a budget in a
+    /// `highwater.toml` up the tree where no option asks for anything.
+    ///
+    /// # Errors
+    /// One of them cannot be read or makes no sense.
+    pub fn prepare(&self, look: bool) -> anyhow::Result<Gates> {
+        let file = match &self.budget {
+            Some(path) => Some(
+                budget::read(path)?
+                    .with_context(|| format!("{}: there is no table [budget] in it", path.display()))?,
+            ),
+            None if look && self.is_empty() => budget::find()?,
+            None => None,
+        };
+        let file = file.unwrap_or_default();
+        let mut rules = self.suppressed.rules()?;
+        for path in &file.suppressions {
+            rules.add_file(path)?;
+        }
+        let limits = Limits {
+            max_peak: self.max_peak.or(file.limits.max_peak),
+            max_leak: self.max_leak.or(file.limits.max_leak),
+            max_allocs: self.max_allocs.or(file.limits.max_allocs),
+            max_temporary: self.max_temporary.or(file.limits.max_temporary),
+        };
+        let mut findings: Vec<Finding> =
+            self.fail_on.iter().chain(&file.fail_on).flat_map(|list| list.0.clone()).collect();
+        findings.sort_unstable();
+        findings.dedup();
+        let baseline = match self.baseline.as_ref().or(file.baseline.as_ref()) {
+            Some(path) => Some(baseline(path, &rules)?),
+            None => None,
+        };
+        let tolerance = self.tolerance.or(file.tolerance);
+        let wanted = Wanted { limits, sites: file.sites, findings, baseline, tolerance };
+        Ok(Gates { wanted, rules })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.max_peak.is_none()
+            && self.max_leak.is_none()
+            && self.max_allocs.is_none()
+            && self.max_temporary.is_none()
+            && self.fail_on.is_empty()
+            && self.baseline.is_none()
+    }
+}
+
+impl Gates {
+    /// Compares a finished replay of the whole trace.
+    ///
+    /// # Errors
+    /// The trace cannot be read.
+    pub fn check(&self, session: &mut Session, replay: &Replay) -> anyhow::Result<Vec<Gate>> {
+        Ok(check(session, replay, &self.wanted, &self.rules)?)
+    }
+}
+
+/// A baseline out of a trace or of a file that `check --write-baseline` made.
+///
+/// # Errors
+/// It cannot be read, or is neither.
+pub fn baseline(path: &Path, rules: &Suppressions) -> anyhow::Result<Baseline> {
+    let mut start = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read(&mut start));
+    let read = read.with_context(|| format!("cannot read {}", path.display()))?;
+    if Baseline::is_one(start.get(..read).unwrap_or_default()) {
+        return Ok(Baseline::read(path)?);
+    }
+    let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
+    let mut session = Session::open(path, options)?;
+    let replay = session.replay()?;
+    Ok(Baseline::of(&mut session, &replay, rules))
+}
