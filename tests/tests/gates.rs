@@ -40,7 +40,7 @@ fn a_run_whose_gate_fails_exits_with_the_code_that_was_asked_for_and_names_the_c
     assert!(said.contains("passed  leak=exit") && said.contains("passed  max-leak"), "{said}");
 
     let failed = run(&["--max-leak", "0"], "leaks").expect_code(1).ended.stderr();
-    assert!(failed.contains(&format!("highwater: FAILED  max-leak: 5.0 KiB, limit 0 B")), "{failed}");
+    assert!(failed.contains("highwater: FAILED  max-leak: 5.0 KiB, limit 0 B"), "{failed}");
     assert!(failed.contains("most by fill_cache (") && failed.contains("leaks.c:"), "{failed}");
     run(&["--fail-on", "leak", "--error-exitcode", "42"], "leaks").expect_code(42);
     run(&["--max-peak", "64MiB", "--max-allocs", "100000"], "leaks").expect_code(0);
