@@ -42,6 +42,7 @@ pub mod histogram;
 pub mod live;
 mod order;
 pub mod peak;
+pub mod reach;
 pub mod replay;
 pub mod sampling;
 pub mod series;
