@@ -39,6 +39,7 @@ pub mod intern;
 pub mod loader;
 pub mod maps;
 pub mod modules;
+pub mod park;
 pub mod real;
 pub mod record;
 pub mod select;

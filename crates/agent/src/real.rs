@@ -83,6 +83,8 @@ reals! {
     execv = b"execv";
     execvp = b"execvp";
     dlclose = b"dlclose";
+    exit = b"exit";
+    cxa_atexit = b"__cxa_atexit";
     exit_now = b"_exit";
     quick_exit = b"quick_exit";
     dl_find_object = b"_dl_find_object";

@@ -465,7 +465,9 @@ impl<const N: usize> Default for Text<N> {
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = {
     extern "C" fn construct() {
-        recording();
+        if recording() {
+            crate::park::prepare();
+        }
     }
     construct
 };

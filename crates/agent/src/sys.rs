@@ -1,7 +1,9 @@
 //! The few system calls that the agent makes, without the C library (whose
 //! wrappers would touch errno).
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use highwater_event::layout::{OWN_CAP, Own};
 
 use crate::arch::{nr, syscall6};
 
@@ -89,8 +91,20 @@ pub fn map_shared(fd: isize, len: usize) -> Option<*mut u8> {
 /// Maps zeroed private memory, without a claim on swap.
 pub fn map_private(len: usize) -> Option<*mut u8> {
     // SAFETY: a new mapping at an address of the kernel's choice.
-    mapped(unsafe { call!(nr::MMAP, 0, len, PROT_READ_WRITE, MAP_PRIVATE_ANON_NORESERVE, usize::MAX, 0) })
+    let at = mapped(unsafe {
+        call!(nr::MMAP, 0, len, PROT_READ_WRITE, MAP_PRIVATE_ANON_NORESERVE, usize::MAX, 0)
+    })?;
+    let index = OWN.count.fetch_add(1, Relaxed) as usize;
+    if let Some([start, length]) = OWN.ranges.get(index) {
+        start.store(at as u64, Relaxed);
+        length.store(len as u64, Release);
+    }
+    Some(at)
 }
+
+/// What [`map_private`] has mapped, unmapped since or not.
+pub static OWN: Own =
+    Own { count: AtomicU64::new(0), ranges: [const { [const { AtomicU64::new(0) }; 2] }; OWN_CAP] };
 
 fn mapped(result: isize) -> Option<*mut u8> {
     if (-4095..0).contains(&result) { None } else { Some(result as *mut u8) }

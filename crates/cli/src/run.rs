@@ -68,6 +68,9 @@ pub struct Args {
     /// Exit code when a gate fails
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Gates")]
     error_exitcode: u8,
+    /// When the program exits, look through its memory for blocks that nothing points to any more
+    #[arg(long)]
+    leak_check: bool,
     /// The program and its arguments
     #[arg(required = true, value_name = "PROG")]
     command: Vec<OsString>,
@@ -123,6 +126,7 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         validate: args.validate,
         drop_when_full: args.on_full == OnFull::Drop,
         follow_exec: args.follow == Follow::Exec,
+        leak_check: args.leak_check,
         max_trace_size: args.max_trace_size,
         ..Default::default()
     };

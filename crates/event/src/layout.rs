@@ -58,6 +58,20 @@ pub const SET_BUCKET: usize = 8;
 /// moved by so much.
 pub const COUNT_BATCH: u64 = 64 << 10;
 
+/// Option bit: wait at the program's exit until the recorder has looked at its
+/// memory ([`ScanWords`]).
+pub const OPT_LEAK_CHECK: u32 = 1 << 8;
+
+/// [`ScanWords::answer`]: nothing yet.
+pub const SCAN_NOT_SEEN: u32 = 0;
+/// [`ScanWords::answer`]: the recorder is about to look; the thread may sleep.
+pub const SCAN_BEGUN: u32 = 1;
+/// [`ScanWords::answer`]: the recorder is about to look; the thread makes no
+/// system call, since a filter of the program's may kill it for one.
+pub const SCAN_BEGUN_FILTERED: u32 = 2;
+/// [`ScanWords::answer`]: the program may end.
+pub const SCAN_OVER: u32 = 3;
+
 /// [`Header::agent_state`]: nobody has come yet.
 pub const AGENT_ABSENT: u32 = 0;
 /// [`Header::agent_state`]: the agent maps this memory and records.
@@ -191,6 +205,39 @@ pub struct Header {
     pub live: LiveWords,
     /// [`Counter`]s, written by the agent, rarely or per thread at its end.
     pub counters: [AtomicU64; Counter::COUNT],
+    /// For a scan of the target's memory at its exit.
+    pub scan: ScanWords,
+}
+
+/// What the two sides say to each other about a scan at exit.
+#[repr(C, align(64))]
+pub struct ScanWords {
+    /// Kernel id of the thread that waits to exit, 0 while none does. Written by
+    /// the agent, last.
+    pub parked: AtomicU32,
+    /// `SCAN_*`, written by the recorder; the thread sleeps on it.
+    pub answer: AtomicU32,
+    /// The waiting thread's stack pointer: all below is the agent's.
+    pub stack: AtomicU64,
+    /// 1 if all above `stack` is the program's; 0 if frames of libc's `exit` come first.
+    pub exact: AtomicU64,
+    /// Address of libc's `exit`, 0 if unknown.
+    pub exit: AtomicU64,
+    /// Address in the target of the agent's [`Own`].
+    pub own: AtomicU64,
+}
+
+/// How many mappings [`Own`] has room for.
+pub const OWN_CAP: usize = 4608;
+
+/// The agent's private mappings, in its own memory: not the program's, so no
+/// roots of it.
+#[repr(C)]
+pub struct Own {
+    /// How many; more than [`OWN_CAP`] if some did not fit.
+    pub count: AtomicU64,
+    /// First byte and length of each; a length of 0 is not written yet.
+    pub ranges: [[AtomicU64; 2]; OWN_CAP],
 }
 
 /// Live bytes of all threads, without what they have not added yet

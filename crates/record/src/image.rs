@@ -9,15 +9,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use highwater_event::counted::Counted;
 use highwater_event::layout::*;
 use highwater_trace::model::{ClockPoint, End, EndedHow, Mark, Meta, RssSample};
+use highwater_trace::reach::ScanRef;
 use highwater_trace::{TraceError, Writer, WriterOptions};
 
 use crate::control::Status;
 use crate::counted;
 use crate::drain::Drain;
-use crate::memory::Memory;
+use crate::memory::{Memory, futex_wake};
 use crate::names::{self, Fields};
 use crate::process;
 use crate::run::Options;
+use crate::scan::{self, Parked, Recording};
 
 /// A program image that is being recorded.
 pub struct Image {
@@ -43,6 +45,14 @@ pub struct Image {
     /// The trace has a greatest size.
     limited: bool,
     marks: u64,
+    /// A scan was asked for.
+    leak_check: bool,
+    /// The option that leaves blocks out, if one does.
+    partial: Option<String>,
+    /// What became of it.
+    scanned: Option<ScanRef>,
+    /// Threads that a scan did not get to stand still in time.
+    late: Vec<u32>,
 }
 
 /// What an image left behind.
@@ -115,6 +125,10 @@ impl Image {
             same_pids,
             limited: options.max_trace_size.is_some(),
             marks: 0,
+            leak_check: options.leak_check,
+            partial: options.remarks().into_iter().find(|remark| is_partial(remark)),
+            scanned: None,
+            late: Vec::new(),
         };
         let start_stamp = image.memory.header().agent.start_stamp.load(Relaxed);
         image.write(|writer| writer.clock(ClockPoint { stamp: start_stamp, ns: 0 }));
@@ -238,6 +252,73 @@ impl Image {
         }
     }
 
+    /// Does the program wait at its exit for a scan?
+    pub fn wants_scan(&mut self) -> bool {
+        if !self.late.is_empty() {
+            scan::stop::let_go(self.pid, &mut self.late);
+        }
+        let words = &self.memory.header().scan;
+        self.leak_check && words.parked.load(Acquire) != 0 && words.answer.load(Relaxed) == SCAN_NOT_SEEN
+    }
+
+    /// Looks for unreachable blocks while the program waits; lets it go on.
+    pub fn scan(&mut self) {
+        let words = &self.memory.header().scan;
+        let Some(parked) = Parked::read(words) else { return };
+        let filtered = process::is_filtered(self.pid, words.parked.load(Relaxed));
+        words.answer.store(if filtered { SCAN_BEGUN_FILTERED } else { SCAN_BEGUN }, SeqCst);
+        let (pid, path) = (self.pid, self.path.clone());
+        let mut late = std::mem::take(&mut self.late);
+        let result = match self.unscannable() {
+            Some(why) => Err(why),
+            None => scan::run(pid, &path, parked, self, &mut late),
+        };
+        self.late = late;
+        self.let_go();
+        self.scanned = Some(match result {
+            Ok(reach) => {
+                let mut place = None;
+                self.write(|writer| writer.reach(&reach).map(|at| place = Some(at)));
+                place.unwrap_or_else(|| ScanRef::NotScanned("its result could not be written".to_owned()))
+            }
+            Err(why) => ScanRef::NotScanned(why),
+        });
+    }
+
+    /// Why a scan would mean nothing, if it would.
+    fn unscannable(&self) -> Option<String> {
+        let (dropped, _) = self.drain.losses(&self.memory);
+        let header = self.memory.header();
+        let lost = dropped
+            + self.drain.lost
+            + self.drain.damaged
+            + header.counters[Counter::NoSlotEvents as usize].load(Relaxed)
+            + header.counters[Counter::NestedLost as usize].load(Relaxed);
+        match (&self.cut, &self.partial) {
+            (Some(cut), _) => Some(format!("the trace was cut before: {cut}")),
+            (None, Some(partial)) => Some(format!("not all blocks are recorded ({partial})")),
+            (None, None) if lost > 0 => {
+                Some(format!("{lost} events were lost, so it is not known which blocks are live"))
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// What the end record says of the scan.
+    fn scan_ref(&mut self, how: EndedHow) -> Option<ScanRef> {
+        if !self.leak_check {
+            return None;
+        }
+        let not = |why: &str| Some(ScanRef::NotScanned(why.to_owned()));
+        match (self.scanned.take(), how) {
+            (Some(scanned), _) => Some(scanned),
+            (None, EndedHow::Signal) => not("a signal ended the program, so it did not exit"),
+            (None, EndedHow::Exec) => not("the program became another one (exec)"),
+            (None, EndedHow::Detached) => not("the recording was stopped before the program's exit"),
+            (None, _) => not("the program ended by _exit, or its exit was not seen"),
+        }
+    }
+
     /// What there is to say of the recording now.
     pub fn status(&self) -> Status {
         Status {
@@ -290,7 +371,7 @@ impl Image {
             recorder_cpu_ns: cpu_ns().saturating_sub(self.cpu_at_start),
             cut: self.cut.clone(),
             children,
-            scan: None,
+            scan: self.scan_ref(how),
             counters,
         };
         let mut bytes = 0;
@@ -317,6 +398,32 @@ impl Image {
         if std::fs::rename(&recorded.path, to).is_ok() {
             recorded.path = to.to_path_buf();
         }
+    }
+}
+
+/// Does this option leave blocks out of the recording?
+fn is_partial(remark: &str) -> bool {
+    remark.starts_with("sample=") || remark.starts_with("min_size=")
+}
+
+impl Recording for Image {
+    fn drain(&mut self) -> Result<(), String> {
+        self.epoch(true);
+        self.flush();
+        match self.unscannable() {
+            Some(why) => Err(why),
+            None => Ok(()),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        now().0.saturating_sub(self.start_ns)
+    }
+
+    fn let_go(&mut self) {
+        let answer = &self.memory.header().scan.answer;
+        answer.store(SCAN_OVER, SeqCst);
+        futex_wake(answer);
     }
 }
 

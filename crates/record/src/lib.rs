@@ -10,6 +10,7 @@
 //! | [`image`] | one program image from attach to its end |
 //! | [`run`] | a whole run: the chain of images, signals, exit status |
 //! | [`by_hand`] | the recorder that an agent started itself |
+//! | [`scan`] | a scan of the target's memory for unreachable blocks |
 //! | [`process`] | `/proc`: resident memory, children, exec |
 //! | [`counted`] | what the target's threads counted by themselves |
 //! | [`control`] | the socket of a live recording: marks, status, stop |
@@ -29,6 +30,7 @@ pub mod names;
 pub mod process;
 pub mod program;
 pub mod run;
+pub mod scan;
 pub mod signals;
 
 pub use error::RecordError;

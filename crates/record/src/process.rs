@@ -61,6 +61,23 @@ pub fn thread_name(pid: u32, tid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
+/// A thread's state: `R`, `S`, `Z`, …
+pub fn thread_state(pid: u32, tid: u32) -> Option<u8> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    text.get(text.rfind(')')? + 1..)?.trim_start().bytes().next()
+}
+
+/// Does a filter decide about the thread's system calls (seccomp)? Unknown counts as yes.
+pub fn is_filtered(pid: u32, tid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
+    field(&status, "Seccomp:").is_none_or(|mode| mode != "0")
+}
+
+/// A field of a `status` file, by its name with the colon.
+pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
 /// Does the thread exist no more?
 pub fn thread_is_gone(pid: u32, tid: u32) -> bool {
     // SAFETY: signal 0 sends nothing.

@@ -44,6 +44,8 @@ pub struct Options {
     pub count: bool,
     /// Record later images of an exec chain.
     pub follow_exec: bool,
+    /// Look for unreachable blocks when the program exits.
+    pub leak_check: bool,
     /// Greatest size of the trace, bytes.
     pub max_trace_size: Option<u64>,
     /// Compression of the trace.
@@ -64,6 +66,7 @@ impl Default for Options {
             min_size: 0,
             count: false,
             follow_exec: true,
+            leak_check: false,
             max_trace_size: None,
             compression: Compression::Zstd(1),
         }
@@ -77,6 +80,7 @@ impl Options {
             options: bit(self.actual_size, OPT_USABLE)
                 | bit(self.drop_when_full, OPT_DROP)
                 | bit(self.validate, OPT_VALIDATE)
+                | bit(self.leak_check, OPT_LEAK_CHECK)
                 | bit(!self.no_free_stacks, OPT_FREE_STACKS)
                 | bit(self.sample > 0, OPT_SAMPLE)
                 | bit(self.min_size > 0, OPT_MIN_SIZE)
@@ -108,6 +112,9 @@ impl Options {
         }
         if self.min_size > 0 {
             list.push(format!("min_size={}", self.min_size));
+        }
+        if self.leak_check {
+            list.push(highwater_trace::reach::LEAK_CHECK.to_owned());
         }
         list
     }
@@ -390,6 +397,10 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32, mut control: Optio
         }
         if let Some(caller) = control.as_deref_mut().and_then(|control| control::serve(control, image)) {
             return Step::Stopped(caller);
+        }
+        if image.wants_scan() {
+            image.scan();
+            continue;
         }
         if image.crowded() {
             image.reclaim();

@@ -257,6 +257,18 @@ impl Trace {
         Steps::new(self, start, self.index.groups.len())
     }
 
+    /// How many groups of events have been read or found so far: a place that
+    /// [`Trace::steps_from_group`] goes on from after [`Trace::refresh`], where
+    /// the last group was whole.
+    pub fn group_count(&self) -> usize {
+        self.index.groups.len()
+    }
+
+    /// The merged order from a group on, counted from 0.
+    pub fn steps_from_group(&self, group: usize) -> Steps<'_> {
+        Steps::new(self, group.min(self.index.groups.len()), self.index.groups.len())
+    }
+
     /// The merged order from the first group that reaches `ns`.
     pub fn steps_from_ns(&self, ns: u64) -> Steps<'_> {
         let start = self.index.groups.iter().position(|group| self.to_ns(group.last) >= ns);

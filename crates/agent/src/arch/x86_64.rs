@@ -48,6 +48,15 @@ pub fn set_thread_word(value: usize) {
     }
 }
 
+/// The stack pointer.
+#[inline(always)]
+pub fn stack_pointer() -> u64 {
+    let value: u64;
+    // SAFETY: copies a register.
+    unsafe { asm!("mov {}, rsp", out(reg) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
 /// The stamp: the time-stamp counter, unfenced.
 #[inline(always)]
 pub fn stamp() -> u64 {

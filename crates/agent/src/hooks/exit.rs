@@ -8,7 +8,7 @@
 use core::sync::atomic::Ordering::*;
 
 use super::{real, stub};
-use crate::{start, sys};
+use crate::{park, start, sys};
 
 stub!("_exit", stub_exit_now, 1, exit_now);
 stub!("_Exit", stub_exit_now_c99, 1, exit_now);
@@ -31,8 +31,9 @@ unsafe extern "C" fn exit_now(code: i32, _sp: u64, _bp: u64) {
     sys::exit_group(code)
 }
 
-unsafe extern "C" fn quick_exit(code: i32, _sp: u64, _bp: u64) {
+unsafe extern "C" fn quick_exit(code: i32, sp: u64, _bp: u64) {
     leaving();
+    park::at(sp, true);
     if let Some(real) = real!(quick_exit, extern "C" fn(i32)) {
         real(code);
     }

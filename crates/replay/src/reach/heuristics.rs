@@ -20,7 +20,7 @@ const WORD: u64 = 8;
 
 /// Is a pointer `into` bytes into the block as good as one to its start?
 pub fn accepts(memory: &dyn Memory, block: &Block, into: u64) -> bool {
-    if block.addr % WORD != 0 || into % WORD != 0 || block.size < 2 * WORD {
+    if !block.addr.is_multiple_of(WORD) || !into.is_multiple_of(WORD) || block.size < 2 * WORD {
         return false;
     }
     let mut first = [0u64; 2];
@@ -40,7 +40,7 @@ fn length64(block: &Block, into: u64, first: u64) -> bool {
 }
 
 fn new_array(block: &Block, into: u64, count: u64) -> bool {
-    into == WORD && block.array && count > 0 && (block.size - WORD) % count == 0
+    into == WORD && block.array && count > 0 && (block.size - WORD).is_multiple_of(count)
 }
 
 /// Both the block's first word and the word pointed to are virtual tables, and
@@ -59,7 +59,7 @@ fn second_base(memory: &dyn Memory, block: &Block, into: u64, first: u64) -> boo
 /// does not point to where one can be.
 fn offset_to_top(memory: &dyn Memory, table: u64) -> Option<i64> {
     let before = table.checked_sub(2 * WORD)?;
-    if table % WORD != 0 || !memory.in_object(before) || !memory.in_object(table) {
+    if !table.is_multiple_of(WORD) || !memory.in_object(before) || !memory.in_object(table) {
         return None;
     }
     let mut words = [0u64; 3];

@@ -1,0 +1,64 @@
+//! The live set at the moment of the scan, from the trace itself.
+
+use std::path::Path;
+
+use highwater_replay::reach::{Block, Blocks, Pages};
+use highwater_replay::{Options, Replay};
+use highwater_trace::{Trace, TraceError};
+
+/// A replay that follows a trace which is being written.
+pub struct Live {
+    trace: Trace,
+    replay: Replay,
+    pages: Pages,
+    groups: usize,
+}
+
+impl Live {
+    /// Replays what is in the file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn open(path: &Path) -> Result<Live, TraceError> {
+        let trace = Trace::open(path)?;
+        // Freed blocks do not matter here.
+        let replay = Replay::new(Options { remember_freed: 1 << 10, ..Options::default() });
+        let mut live = Live { trace, replay, pages: Pages::default(), groups: 0 };
+        live.go_on()?;
+        Ok(live)
+    }
+
+    /// Replays what has been written since.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn catch_up(&mut self) -> Result<(), TraceError> {
+        self.trace.refresh()?;
+        self.go_on()
+    }
+
+    fn go_on(&mut self) -> Result<(), TraceError> {
+        // What comes now came after all that came before: groups hold whole epochs.
+        self.replay.barrier();
+        let mut steps = self.trace.steps_from_group(self.groups);
+        while let Some(step) = steps.next()? {
+            self.replay.feed_in(steps.epoch(), &step);
+            self.pages.see(&step);
+        }
+        self.groups = self.trace.group_count();
+        Ok(())
+    }
+
+    /// How many events were replayed.
+    pub fn events(&self) -> u64 {
+        self.trace.event_count()
+    }
+
+    /// The live blocks, and the allocator's pages.
+    pub fn finish(mut self) -> (Blocks, Pages) {
+        self.replay.finish();
+        let blocks: Vec<Block> = self.replay.live().map(|block| Block::from(&block)).collect();
+        drop(self.replay);
+        (Blocks::new(blocks), self.pages)
+    }
+}

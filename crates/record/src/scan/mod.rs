@@ -1,0 +1,284 @@
+//! A scan of the target's memory for blocks that nothing points to.
+//!
+//! Everything is done from here, outside of the target: its threads are stopped
+//! by ptrace, the rings are drained, the live set is replayed from the trace,
+//! the memory is read, and the threads go on. Only then come the parts that
+//! need no memory: retained sizes and the record.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`stop`] | threads at a stand |
+//! | [`maps`], [`objects`] | what is where in the target |
+//! | [`target`] | reading its memory |
+//! | [`regions`] | which of it are roots |
+//! | [`live`] | the live set |
+
+pub mod live;
+pub mod maps;
+pub mod objects;
+pub mod regions;
+pub mod stop;
+pub mod target;
+
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use highwater_event::layout::{OWN_CAP, ScanWords};
+use highwater_replay::reach::{
+    Blocks, Graph, Memory, Pages, RootPointer, classify, graph, heuristics, record, retained,
+};
+use highwater_trace::reach::{Place, Reach};
+
+use live::Live;
+use maps::Mapping;
+use regions::Known;
+use stop::{Stopped, Thread};
+use target::Target;
+
+/// The thread that waits to exit, as the agent says.
+#[derive(Clone, Copy, Debug)]
+pub struct Parked {
+    stack: u64,
+    exact: bool,
+    exit: u64,
+    own: u64,
+}
+
+impl Parked {
+    /// What the words in shared memory say; `None` while nobody waits.
+    pub fn read(words: &ScanWords) -> Option<Parked> {
+        (words.parked.load(std::sync::atomic::Ordering::Acquire) != 0).then(|| Parked {
+            stack: words.stack.load(Relaxed),
+            exact: words.exact.load(Relaxed) != 0,
+            exit: words.exit.load(Relaxed),
+            own: words.own.load(Relaxed),
+        })
+    }
+}
+
+/// What a scan needs of its caller.
+pub trait Recording {
+    /// Takes everything out of the rings and writes it to the trace.
+    ///
+    /// # Errors
+    /// Why it cannot be written, as half a sentence.
+    fn drain(&mut self) -> Result<(), String>;
+
+    /// Nanoseconds since the start of the recording.
+    fn now(&self) -> u64;
+
+    /// The target's memory has been read: nobody needs to wait any more.
+    fn let_go(&mut self);
+}
+
+/// Longest time for reading memory: this, and [`PER_GIB`] for each GiB.
+const LONGEST: Duration = Duration::from_secs(30);
+const PER_GIB: Duration = Duration::from_secs(10);
+/// libc's `exit` is shorter than this.
+const EXIT_BYTES: u64 = 128;
+
+/// Scans `pid`. Threads that did not stop in time are added to `late`.
+///
+/// # Errors
+/// Why there was no scan, as half a sentence.
+pub fn run(
+    pid: u32,
+    trace: &Path,
+    parked: Parked,
+    recording: &mut dyn Recording,
+    late: &mut Vec<u32>,
+) -> Result<Reach, String> {
+    // As much as can be done while its other threads run is done before they stop.
+    recording.drain()?;
+    let mut live = Live::open(trace).map_err(|error| format!("the trace cannot be read back: {error}"))?;
+    let from = Instant::now();
+    let mut notes = Vec::new();
+    let stopped = hold(pid, &mut notes, late)?;
+    recording.drain()?;
+    live.catch_up().map_err(|error| format!("the trace cannot be read back: {error}"))?;
+    let seqno = live.events();
+    let ns = recording.now();
+    let (blocks, pages) = live.finish();
+    let threads: &[Thread] = stopped.as_ref().map_or(&[], |stopped| &stopped.threads);
+    let read = read(pid, parked, threads, &blocks, &pages);
+    let count = threads.len() as u64;
+    let tids: Vec<u32> = threads.iter().map(|thread| thread.tid).collect();
+    drop(stopped);
+    recording.let_go();
+    let stopped_ns = from.elapsed().as_nanos() as u64;
+    stop::bury(pid, &tids);
+    let read = read?;
+    let retained = retained::retained(&blocks, &read.graph, &read.roots, &read.classes);
+    let mut reach = record::record(&blocks, &read.graph, &read.roots, &read.classes, &retained);
+    notes.append(&mut reach.notes);
+    Ok(Reach { seqno, ns, stopped_ns, threads: count, root_bytes: read.root_bytes, notes, ..reach })
+}
+
+/// Stops all threads. Where that is forbidden, a process with one thread is
+/// scanned all the same: that thread waits for us.
+fn hold(pid: u32, notes: &mut Vec<String>, late: &mut Vec<u32>) -> Result<Option<Stopped>, String> {
+    match Stopped::all(pid) {
+        Ok(stopped) => Ok(Some(stopped)),
+        Err(refused) => {
+            late.extend(&refused.late);
+            let alone = stop::threads_of(pid).len() == 1;
+            if refused.forbidden && alone {
+                notes.push(format!("it was not stopped: {}", refused.why));
+                return Ok(None);
+            }
+            Err(refused.why)
+        }
+    }
+}
+
+/// What needs the target's memory.
+struct Read {
+    graph: Graph,
+    roots: Vec<RootPointer>,
+    root_bytes: u64,
+    classes: classify::Classes,
+}
+
+fn read(
+    pid: u32,
+    parked: Parked,
+    threads: &[Thread],
+    blocks: &Blocks,
+    pages: &Pages,
+) -> Result<Read, String> {
+    let text = std::fs::read(format!("/proc/{pid}/maps"))
+        .map_err(|error| format!("its mappings cannot be read: {error}"))?;
+    let maps = maps::parse(&text);
+    let bytes: u64 = blocks.all().iter().map(|block| block.size).fold(0, u64::saturating_add);
+    let longest = LONGEST + PER_GIB * u32::try_from(bytes >> 30).unwrap_or(1000).min(1000);
+    let mut target = Target::new(pid, Instant::now() + longest);
+    if !target.is_readable(parked.stack) {
+        return Err("the system does not let its memory be read".to_owned());
+    }
+    let (whole, objects) = regions::ranges(&maps);
+    target.set_ranges(whole, objects);
+    let target = &target;
+    let mut roots = roots(parked, threads, blocks, pages, &maps, target);
+    let over = || match target.stop.load(Relaxed) {
+        true if stop::threads_of(pid).is_empty() => Err("it was killed during the scan".to_owned()),
+        true => Err(format!("reading its memory took longer than {} s", longest.as_secs())),
+        false => Ok(()),
+    };
+    let found = graph::roots(blocks, target, &roots.ranges, &target.stop);
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
+    let graph = Graph::read(blocks, target, workers, &target.stop);
+    over()?;
+    let (Some((pointers, root_bytes)), Some(graph)) = (found, graph) else {
+        return Err("it was interrupted".to_owned());
+    };
+    roots.pointers.extend(pointers);
+    let classes = classify::classify(&graph, &roots.pointers, |block, into| {
+        blocks.all().get(block as usize).is_some_and(|block| heuristics::accepts(target, block, into))
+    });
+    over()?;
+    Ok(Read { graph, roots: roots.pointers, root_bytes, classes })
+}
+
+/// Roots in memory, and pointers of roots that are no plain memory.
+struct Roots {
+    ranges: Vec<highwater_replay::reach::RootRange>,
+    pointers: Vec<RootPointer>,
+}
+
+fn roots(
+    parked: Parked,
+    threads: &[Thread],
+    blocks: &Blocks,
+    pages: &Pages,
+    maps: &[Mapping],
+    target: &Target,
+) -> Roots {
+    let objects = objects::find(maps, target);
+    let own = own_mappings(parked.own, maps, target);
+    let waiting = waiting_thread(parked, threads);
+    let start = if parked.exact { parked.stack } else { above_exit(parked, maps, target) };
+    // A process that was not stopped has one thread, and that one waits.
+    let alone = Thread::waiting(parked.stack);
+    let threads = if threads.is_empty() { std::slice::from_ref(&alone) } else { threads };
+    let tid = waiting.map_or(alone.tid, |thread| thread.tid);
+    let known = Known {
+        maps,
+        objects: &objects,
+        agent: parked.own,
+        own: &own,
+        threads,
+        parked: Some((tid, start)),
+        pages,
+        blocks,
+    };
+    let ranges = regions::roots(&known, target);
+    let mut pointers = Vec::new();
+    for thread in threads {
+        // The registers of the thread that waits are the agent's.
+        if thread.tid != tid {
+            for (register, word) in regions::registers(thread).into_iter().enumerate() {
+                if let Some((to, into)) = blocks.find(word) {
+                    let place = Place::Register { tid: thread.tid, register: register as u8 };
+                    pointers.push(RootPointer { place, to, into });
+                }
+            }
+        }
+        pointers.extend(thread_vector(thread, blocks, target));
+    }
+    Roots { ranges, pointers }
+}
+
+/// A thread's table of thread-local storage (`dtv`): the loader points 16 bytes
+/// into its block.
+fn thread_vector(thread: &Thread, blocks: &Blocks, target: &Target) -> Option<RootPointer> {
+    let base = thread.registers.fs_base;
+    if base == 0 || target.word(base) != base {
+        return None;
+    }
+    let (to, into) = blocks.find(target.word(base + 8).checked_sub(16)?)?;
+    let place = Place::Stack { tid: thread.tid, addr: base + 8 };
+    (into == 0).then_some(RootPointer { place, to, into })
+}
+
+/// The thread whose stack the agent waits on.
+fn waiting_thread(parked: Parked, threads: &[Thread]) -> Option<&Thread> {
+    threads
+        .iter()
+        .filter(|thread| thread.registers.rsp <= parked.stack)
+        .min_by_key(|thread| parked.stack - thread.registers.rsp)
+}
+
+/// Where the frames of libc's `exit` end on the waiting thread's stack. They
+/// lie where `main`'s frame was, and what they have not overwritten is dead.
+fn above_exit(parked: Parked, maps: &[Mapping], target: &Target) -> u64 {
+    let end = maps.iter().find(|mapping| mapping.holds(parked.stack)).map_or(0, |mapping| mapping.end);
+    let end = end.min(parked.stack.saturating_add(64 << 10));
+    let mut words = vec![0; (end.saturating_sub(parked.stack & !7) / 8) as usize];
+    target.read(parked.stack & !7, &mut words);
+    let returns = |&word: &u64| parked.exit != 0 && word > parked.exit && word <= parked.exit + EXIT_BYTES;
+    match words.iter().position(returns) {
+        Some(at) => (parked.stack & !7) + (at as u64 + 1) * 8,
+        None => parked.stack,
+    }
+}
+
+/// The agent's private mappings, from its own list.
+fn own_mappings(list: u64, maps: &[Mapping], target: &Target) -> Vec<(u64, u64)> {
+    if !list.is_multiple_of(8) || !regions::is_writable(maps, list) {
+        return Vec::new();
+    }
+    let count = (target.word(list) as usize).min(OWN_CAP);
+    let mut words = vec![0; count * 2];
+    for (at, chunk) in words.chunks_mut(256).enumerate() {
+        target.read(list + 8 + at as u64 * 2048, chunk);
+    }
+    let mut ranges: Vec<(u64, u64)> = words
+        .chunks_exact(2)
+        .filter_map(|pair| Some((*pair.first()?, pair.first()?.checked_add(*pair.last()?)?)))
+        .filter(|range| range.0 < range.1)
+        .map(|(start, end)| (start & !4095, end.next_multiple_of(4096)))
+        .collect();
+    ranges.sort_unstable();
+    ranges
+}
