@@ -18,6 +18,7 @@ use highwater_replay::Until;
 
 use crate::output::{self, Colour};
 use crate::trace::{self, TraceArgs};
+use crate::unreachable;
 use crate::windows::{self, WindowArgs};
 
 /// How leaks are written.
@@ -128,6 +129,9 @@ pub struct Args {
     /// Lines, or suspects, to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
+    /// Who points to the block at this address (recorded with `run --leak-check`)
+    #[arg(long, value_name = "ADDR", value_parser = unreachable::address, conflicts_with_all = ["method", "format"])]
+    who: Option<u64>,
     /// For whom
     #[arg(long, value_enum, default_value_t, value_name = "NAME", conflicts_with = "json")]
     format: Format,
@@ -155,6 +159,12 @@ impl Args {
         asked || self.rank.method == Some(Method::Exit)
     }
 
+    /// Is this about what a scan found, for people or as JSON?
+    fn classes(&self) -> bool {
+        let unreachable = self.rank.method == Some(Method::Unreachable);
+        unreachable && matches!(self.format(), Format::Text | Format::Json) && !self.gen_suppressions
+    }
+
     /// Is this about windows alone?
     fn windows(&self) -> bool {
         match self.rank.method {
@@ -172,6 +182,13 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         rules.add_known(baseline.known(&Baseline::default(), None));
     }
     let mut session = args.trace.open()?;
+    if let Some(addr) = args.who {
+        return unreachable::who(&mut session, colour, addr, args.json);
+    }
+    if args.classes() {
+        let (by, json) = (args.by.unwrap_or_default(), args.format() == Format::Json);
+        return unreachable::classes(&mut session, colour, &rules, by, args.limit, json);
+    }
     if args.windows() {
         return window(args, colour, &mut session, &rules);
     }
@@ -215,6 +232,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
             unicode: output::unicode(),
         };
         suspects::text(&mut out, &colour.stdout(), &mut session, &stats, &ranking, show)?;
+        unreachable::sums(&mut out, &mut session, &rules)?;
         out.flush()?;
         tell(&ranking);
     } else {

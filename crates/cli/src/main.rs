@@ -22,6 +22,7 @@ mod standing;
 mod stats;
 mod threads;
 mod trace;
+mod unreachable;
 mod view;
 mod windows;
 

@@ -461,6 +461,21 @@ impl Session {
         }
     }
 
+    /// Which module's data an address lies in, and the variable that holds it
+    /// with the offset in it, where its symbol table says so.
+    pub fn data(&mut self, addr: u64) -> Option<(String, Option<(String, u64)>)> {
+        let holds = |module: &&ModuleDef| (module.start..module.end).contains(&addr);
+        let module = self.facts.modules.iter().rev().find(holds)?;
+        let name = crate::stack::base_name(&module.path).to_string();
+        let variable = match &mut self.names {
+            Names::Symbols { symbolizer, modules, .. } => {
+                modules.get(&module.index).and_then(|&id| symbolizer.data(id, addr))
+            }
+            Names::Made(_) => None,
+        };
+        Some((name, variable))
+    }
+
     /// The text of a source line, where the file is there.
     pub fn source_line(&mut self, file: &str, line: u32) -> Option<String> {
         match &mut self.names {

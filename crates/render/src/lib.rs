@@ -15,6 +15,8 @@
 //! | [`errors`] | `highwater.errors/1` |
 //! | [`threads`] | `highwater.threads/1` |
 //! | [`own`] | `highwater.self/1`: the recorder's and the agent's own counters |
+//! | [`reach`] | `highwater.leaks/1` of a scan |
+//! | [`who`] | `highwater.who/1`: who points to a block |
 //! | [`run_summary`] | the lines at the end of `highwater run` |
 //! | [`notices`] | what a reader must know first: damage, losses |
 //! | [`modes`] | what was left out on purpose, how sure estimates are |
@@ -47,6 +49,7 @@ pub mod modes;
 pub mod notices;
 pub mod own;
 pub mod place;
+pub mod reach;
 pub mod rows;
 pub mod run_summary;
 pub mod sarif;
@@ -56,6 +59,7 @@ pub mod stats;
 pub mod status;
 pub mod suspects;
 pub mod threads;
+pub mod who;
 pub mod windows;
 
 mod parts;

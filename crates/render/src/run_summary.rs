@@ -1,5 +1,7 @@
 //! The lines that end `highwater run`.
 
+use highwater_query::leaks::reach::{self, LEAK_CHECK, Lost, Scanned};
+use highwater_query::leaks::suppressions::Suppressions;
 use highwater_query::{By, Group, Session, Stats};
 use highwater_replay::Replay;
 
@@ -75,6 +77,9 @@ pub fn lines(look: &Look, session: &mut Session, stats: &Stats, replay: &Replay)
         let groups = sites::live(session, replay, By::Site);
         lines.extend(site_lines(look, &groups, LIVE_SITES));
     }
+    if let Some(text) = scan_line(session) {
+        lines.push(row("lost", text));
+    }
     if totals.errors() > 0 {
         lines.push(row("errors", format!("{bad}{}{bad:#}", error_words(stats).join(", "))));
     }
@@ -101,6 +106,17 @@ pub fn lines(look: &Look, session: &mut Session, stats: &Stats, replay: &Replay)
     };
     lines.push(row("next", format!("highwater {next} {}", parts::trace_word(facts))));
     lines
+}
+
+/// What a scan found, where one was asked for.
+fn scan_line(session: &mut Session) -> Option<String> {
+    let asked = session.facts().meta.options.iter().any(|option| option == LEAK_CHECK);
+    let scanned = if asked { reach::of(session).ok()? } else { return None };
+    let lost = match &scanned {
+        Scanned::Done(found) => reach::lost(session, found, &Suppressions::built_in()),
+        Scanned::Not(_) => Lost::default(),
+    };
+    Some(crate::reach::short(&scanned, &lost))
 }
 
 fn row(label: &str, text: String) -> String {

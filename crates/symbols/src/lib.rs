@@ -41,6 +41,7 @@
 //! Nothing is read before the first address of a module is asked for.
 
 mod bytes;
+mod data_symbols;
 mod debug_file;
 mod debuginfod;
 mod demangle;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::bytes::OpenError;
+use crate::data_symbols::DataSymbols;
 use crate::debug_file;
 use crate::debuginfod::Debuginfod;
 use crate::dwarf::{DebugInfo, RawFrame};
@@ -21,6 +22,7 @@ pub(crate) struct Module {
     /// Files whose symbol tables count.
     tables: Vec<Elf>,
     symbols: OnceCell<SymbolTable>,
+    data: OnceCell<DataSymbols>,
     notes: Vec<NoteKind>,
 }
 
@@ -45,6 +47,7 @@ impl Module {
             debug: None,
             tables: Vec::new(),
             symbols: OnceCell::new(),
+            data: OnceCell::new(),
             notes: Vec::new(),
         };
         if let Some(own) = own {
@@ -102,6 +105,11 @@ impl Module {
             SymbolTable::build(&files)
         });
         table.find(address)
+    }
+
+    /// The variable at an address of the file, and how far into it.
+    pub(crate) fn data(&self, address: u64) -> Option<(&str, u64)> {
+        self.data.get_or_init(|| DataSymbols::build(&self.tables)).find(address)
     }
 
     /// What there is to say so far.

@@ -107,6 +107,16 @@ impl Symbolizer {
         frames
     }
 
+    /// The variable that holds an address of a module's data, and how far into it.
+    pub fn data(&mut self, module: ModuleId, address: u64) -> Option<(String, u64)> {
+        let placed = self.modules.get(module.0 as usize)?;
+        let in_file = address.wrapping_sub(placed.bias);
+        let (identity, slot) = self.files.get_mut(placed.file?)?;
+        let module = slot.get_or_insert_with(|| Module::open(identity, &self.options, &mut self.server));
+        let (name, offset) = module.data(in_file)?;
+        Some((if self.options.demangle { demangle(name).into_owned() } else { name.to_owned() }, offset))
+    }
+
     /// The function at an address that is in no module: a JIT's, if the perf map
     /// knows it (module `[jit]`), else a frame without a name (module
     /// `[unknown]`). One frame, always.

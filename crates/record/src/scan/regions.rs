@@ -44,9 +44,12 @@ pub struct Known<'a> {
     pub blocks: &'a Blocks,
 }
 
+/// First bytes and ends, sorted.
+type Ranges = Vec<(u64, u64)>;
+
 /// Ranges that are read wholly, whatever the page map says, and ranges of
 /// objects that are not code.
-pub fn ranges(maps: &[Mapping]) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+pub fn ranges(maps: &[Mapping]) -> (Ranges, Ranges) {
     let of_file = |mapping: &&Mapping| mapping.inode != 0 && mapping.read && !is_device(&mapping.path);
     let whole = maps
         .iter()
