@@ -82,8 +82,7 @@ pub fn text<W: Write + ?Sized>(
         writeln!(out, "  lost with {owner:#x}")?;
     }
     let pointers = reach.pointers_to(at);
-    let what = if block.pointers == 1 { "points" } else { "point" };
-    writeln!(out, "\n{} {what} to it", counted(block.pointers, "pointer", "pointers"))?;
+    writeln!(out, "\n{} to it", counted(block.pointers, "pointer", "pointers"))?;
     for pointer in pointers {
         let text = place(session, reach, pointer.from);
         writeln!(out, "  {text}{}", into(pointer))?;

@@ -59,9 +59,9 @@ fn object(mapping: &Mapping, target: &Target) -> Option<Object> {
 fn data_segments(bytes: &[u8], start: u64) -> Option<Vec<(u64, u64)>> {
     const PT_LOAD: u32 = 1;
     const PF_W: u32 = 2;
-    let u16_at = |at: usize| bytes.get(at..at + 2)?.try_into().ok().map(u16::from_le_bytes);
-    let u32_at = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-    let u64_at = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    let u16_at = |at: usize| bytes.get(at..)?.get(..2)?.try_into().ok().map(u16::from_le_bytes);
+    let u32_at = |at: usize| bytes.get(at..)?.get(..4)?.try_into().ok().map(u32::from_le_bytes);
+    let u64_at = |at: usize| bytes.get(at..)?.get(..8)?.try_into().ok().map(u64::from_le_bytes);
     if bytes.get(..5)? != b"\x7fELF\x02" {
         return None;
     }
@@ -75,11 +75,11 @@ fn data_segments(bytes: &[u8], start: u64) -> Option<Vec<(u64, u64)>> {
         if kind != PT_LOAD {
             continue;
         }
-        let (addr, len) = (u64_at(at + 16)?, u64_at(at + 40)?);
+        let (addr, len) = (u64_at(at.checked_add(16)?)?, u64_at(at.checked_add(40)?)?);
         let bias = *bias.get_or_insert(start.wrapping_sub(addr & !4095));
         if flags & PF_W != 0 {
             let first = bias.wrapping_add(addr) & !7;
-            data.push((first, bias.wrapping_add(addr).checked_add(len)?.next_multiple_of(4096)));
+            data.push((first, bias.wrapping_add(addr).checked_add(len)?.checked_next_multiple_of(4096)?));
         }
     }
     Some(data)
