@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod control;
 mod count;
+mod diff;
 mod dump;
 mod errors;
 mod findleaks;
@@ -71,6 +72,8 @@ enum Command {
     Dump(dump::Args),
     /// Heap operations, one after the other
     History(history::Args),
+    /// What is new, gone, grown or shrunk between two runs, builds or instants
+    Diff(diff::Args),
     /// Bad frees: double, invalid, mismatched
     Errors(errors::Args),
     /// What each thread did
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
         Command::Leaks(args) => output::finish(leaks::run(&args, colour)),
         Command::Dump(args) => output::finish(dump::run(&args, colour)),
         Command::History(args) => output::finish(history::run(&args, colour)),
+        Command::Diff(args) => output::finish(diff::run(&args, colour)),
         Command::Errors(args) => output::finish(errors::run(&args, colour)),
         Command::Threads(args) => output::finish(threads::run(&args, colour)),
         Command::Check(args) => check::run(&args, colour),

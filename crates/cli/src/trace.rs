@@ -17,17 +17,8 @@ pub struct TraceArgs {
     /// newest highwater.*.hwt in this folder
     #[arg(value_name = "TRACE")]
     trace: Option<PathBuf>,
-    /// Folder with debug files, beside /usr/lib/debug; may be repeated
-    #[arg(long, value_name = "DIR")]
-    debug_dir: Vec<PathBuf>,
-    /// Read sources under B that were built under A; may be repeated
-    #[arg(long, value_name = "A=B")]
-    map_source: Vec<String>,
-    /// The executable of dumps (mddout.N) of an embedded target
-    #[arg(long, value_name = "FILE")]
-    exe: Option<PathBuf>,
     #[command(flatten)]
-    inlining: InliningArgs,
+    names: NameArgs,
 }
 
 impl TraceArgs {
@@ -49,6 +40,33 @@ impl TraceArgs {
             None => newest()?,
         }];
         files.extend_from_slice(more);
+        self.names.open(&files)
+    }
+}
+
+/// Where names come from.
+#[derive(Clone, Debug, clap::Args)]
+pub struct NameArgs {
+    /// Folder with debug files, beside /usr/lib/debug; may be repeated
+    #[arg(long, value_name = "DIR")]
+    debug_dir: Vec<PathBuf>,
+    /// Read sources under B that were built under A; may be repeated
+    #[arg(long, value_name = "A=B")]
+    map_source: Vec<String>,
+    /// The executable of dumps (mddout.N) of an embedded target
+    #[arg(long, value_name = "FILE")]
+    exe: Option<PathBuf>,
+    #[command(flatten)]
+    inlining: InliningArgs,
+}
+
+impl NameArgs {
+    /// Opens the files of one recording.
+    ///
+    /// # Errors
+    /// One that cannot be read; files that do not belong together; a
+    /// `--map-source` that is none.
+    pub fn open(&self, files: &[PathBuf]) -> anyhow::Result<Session> {
         let mut options = SessionOptions { symbols: symbols(), ..SessionOptions::default() };
         options.symbols.debug_dirs.extend(self.debug_dir.iter().cloned());
         options.inlining = self.inlining.inlining();
@@ -57,7 +75,7 @@ impl TraceArgs {
                 map.split_once('=').with_context(|| format!("--map-source {map}: write it as OLD=NEW"))?;
             options.symbols.source_maps.push((from.to_owned(), to.to_owned()));
         }
-        open::session(&files, self.exe.as_deref(), options)
+        open::session(files, self.exe.as_deref(), options)
     }
 }
 

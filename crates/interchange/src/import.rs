@@ -124,6 +124,17 @@ pub fn read(format: Format, files: &[PathBuf], exe: Option<&Path>) -> Result<Imp
     }
 }
 
+/// Are these two dumps of one run, so that a number is the same event in both?
+///
+/// # Errors
+/// One cannot be read or understood.
+pub fn same_run(a: &Path, b: &Path) -> Result<bool, ImportError> {
+    let dump = |path: &Path| {
+        mddout::read(path).map_err(|source| ImportError::Dump { path: path.to_path_buf(), source })
+    };
+    Ok(mddout::merge::same_run(&[dump(a)?, dump(b)?]).is_ok())
+}
+
 fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> ImportError {
     let path = path.to_path_buf();
     move |source| ImportError::Read { path, source }

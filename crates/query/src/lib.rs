@@ -18,10 +18,12 @@
 //! | [`group`] | `--by` |
 //! | [`modes`] | what the recording left out on purpose |
 //! | [`format`] | `-f FORMAT`, rows |
+//! | [`diff`] | what has changed between two instants, runs or builds |
 //! | [`summary`] | the facts of a recording and its totals in one value |
 //! | [`leaks`] | which blocks count as leaks, and limits that a run must keep |
 
 pub mod capability;
+pub mod diff;
 pub mod filter;
 pub mod format;
 pub mod glob;

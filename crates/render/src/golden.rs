@@ -78,7 +78,7 @@ fn replayed(mut session: Session) -> (Session, Replay, Stats) {
 }
 
 #[track_caller]
-fn check(name: &str, text: &[u8]) {
+pub(crate) fn check(name: &str, text: &[u8]) {
     let text = String::from_utf8(text.to_vec()).unwrap();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden").join(name);
     if std::env::var_os("HIGHWATER_BLESS").is_some() {
@@ -98,7 +98,7 @@ fn check(name: &str, text: &[u8]) {
 /// Holds the document all of these keys (`a.b` is `b` inside of `a`, `a[]` every
 /// element of `a`)?
 #[track_caller]
-fn keys(document: &[u8], schema: &str, paths: &[&str]) {
+pub(crate) fn keys(document: &[u8], schema: &str, paths: &[&str]) {
     let value: Value = serde_json::from_slice(document).unwrap();
     assert_eq!(value["schema"], schema);
     for path in paths {

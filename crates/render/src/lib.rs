@@ -21,6 +21,7 @@
 //! | [`notices`] | what a reader must know first: damage, losses |
 //! | [`modes`] | what was left out on purpose, how sure estimates are |
 //! | [`count`] | `highwater.count/1` |
+//! | [`diff`] | `highwater.diff/1` |
 //! | [`check`] | `highwater.check/1` |
 //! | [`gcc`], [`github`], [`junit`], [`sarif`] | leaks for editors and for CI |
 //! | [`place`] | where a site is, as those want it |
@@ -35,6 +36,7 @@
 pub mod check;
 pub mod count;
 pub mod csv;
+pub mod diff;
 pub mod dump;
 pub mod errors;
 pub mod findleaks;
