@@ -105,7 +105,9 @@ struct Done {
 fn open(args: &Args, path: &Path) -> anyhow::Result<Session> {
     let session = args.names.open(&[path.to_path_buf()])?;
     view::warn_of_damage(&session);
-    args.by().require(&session)?;
+    if let Some(by) = args.show.by {
+        by.require(&session)?;
+    }
     Ok(session)
 }
 
