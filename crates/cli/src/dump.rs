@@ -1,13 +1,13 @@
 //! `highwater dump`
 
-use highwater_query::Session;
-use highwater_query::sort::OF_BLOCKS;
-use highwater_render::rows;
-use highwater_replay::Until;
+use highwater_query::sort::{OF_BLOCKS, OF_GROUPS};
+use highwater_query::{By, Item, Metric, Session, Survey, group};
+use highwater_render::{rows, sites};
+use highwater_replay::{LiveBlock, Until};
 
 use crate::output::{self, Colour};
 use crate::trace;
-use crate::view::{self, Output, Rows, ViewArgs};
+use crate::view::{self, Output, Rows, ShowArgs, ViewArgs};
 
 /// Options of `dump`.
 #[derive(clap::Args)]
@@ -26,12 +26,15 @@ pub struct Args {
 pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     let (select, show) = (&args.view.select, &args.view.show);
     let (filter, output) = (select.filter()?, show.output()?);
-    let keys = show.sort(OF_BLOCKS, "ptr")?;
+    let keys = if show.by.is_none() { show.sort(OF_BLOCKS, "ptr")? } else { Vec::new() };
     let mut session = args.view.trace.open()?;
     let window = select.window(&mut session)?;
     let mut selection = filter.select(&mut session)?;
     let now = instant_ns(&mut session, window.to, filter.has_age())?;
     let mut blocks = view::live(&mut session, window, &mut selection, now)?;
+    if let Some(by) = show.by {
+        return by_group(show, &output, colour, &mut session, &blocks, by);
+    }
     highwater_query::sort::blocks(&mut session, &mut blocks, &keys, show.reverse)?;
     let limit = show.limit(0);
     let shown = blocks.get(..limit.min(blocks.len())).unwrap_or_default();
@@ -56,6 +59,33 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         trace::notes(&session);
     }
     Ok(())
+}
+
+/// The blocks put together.
+fn by_group(
+    show: &ShowArgs,
+    output: &Output,
+    colour: Colour,
+    session: &mut Session,
+    blocks: &[LiveBlock],
+    by: By,
+) -> anyhow::Result<()> {
+    by.require(session)?;
+    let keys = show.sort(OF_GROUPS, "")?;
+    let rate = session.modes().sample;
+    let items = blocks.iter().map(|block| Item::weighed(block, group::weight(rate, block))).collect();
+    let survey = Survey { items, ..Survey::default() };
+    let groups = view::groups(show, session, &survey, (by, Metric::Live), &keys);
+    let mut out = output::stdout();
+    match output {
+        Output::Json => sites::dump_json(&mut out, session, &groups, by)?,
+        Output::Text => {
+            view::warn_of_damage(session);
+            sites::dump_text(&mut out, &colour.stdout(), session, &groups, by, show.limit(20))?;
+        }
+        Output::Csv | Output::Format(_) => view::group_rows(&mut out, output, session, &groups)?,
+    }
+    Ok(std::io::Write::flush(&mut out)?)
 }
 
 /// The time of an instant, ns; read from the trace only where it is `wanted`.

@@ -2,8 +2,11 @@
 
 use anyhow::{Context, anyhow, bail};
 use highwater_query::filter::Subject;
-use highwater_query::{By, Filter, Format, Inlining, Row, Selection, Session, SortKey, SortOrder};
-use highwater_render::csv;
+use highwater_query::{
+    Ask, By, Filter, Format, Group, Inlining, Metric, Row, Selection, Session, SortKey, SortOrder, Survey,
+    group,
+};
+use highwater_render::{csv, rows};
 use highwater_replay::{LiveBlock, Until};
 
 use crate::output;
@@ -108,10 +111,14 @@ impl ShowArgs {
         SortOrder::list_of(text, known).map_err(|reason| anyhow!("-S {text}: {reason}"))
     }
 
+    /// Is the output for programs?
+    pub fn is_data(&self) -> bool {
+        self.json || self.csv || self.format.is_some()
+    }
+
     /// Rows to show: what `--limit` says; else `default` in text, all in data.
     pub fn limit(&self, default: usize) -> usize {
-        let data = self.json || self.csv || self.format.is_some();
-        let unless = if data { 0 } else { default };
+        let unless = if self.is_data() { 0 } else { default };
         match self.limit.unwrap_or(unless) {
             0 => usize::MAX,
             limit => limit,
@@ -178,6 +185,61 @@ impl SelectArgs {
         }
         Ok(Window { from, to })
     }
+}
+
+/// Counts what the options select; `by` is the grouping where none is asked for.
+///
+/// # Errors
+/// An option makes no sense; the trace cannot serve it or cannot be read.
+pub fn survey(
+    args: &ViewArgs,
+    session: &mut Session,
+    by: By,
+    metric: Option<Metric>,
+) -> anyhow::Result<Survey> {
+    let filter = args.select.filter()?;
+    let Window { from, to } = args.select.window(session)?;
+    if let Some(by) = args.show.by {
+        by.require(session)?;
+    }
+    let by = args.show.by.unwrap_or(by);
+    Ok(Survey::of(session, &Ask { filter, from, to, by, metric })?)
+}
+
+/// The groups of a metric, in the order of `-S`; in data no more than `--limit`.
+pub fn groups(
+    show: &ShowArgs,
+    session: &mut Session,
+    survey: &Survey,
+    (by, metric): (By, Metric),
+    keys: &[SortOrder],
+) -> Vec<Group> {
+    let items = survey.items.iter().map(|item| item.with(metric));
+    let mut groups = group::group(session, items, by);
+    if !keys.is_empty() || show.reverse {
+        group::sort(session, &mut groups, keys, show.reverse);
+    }
+    if show.is_data() {
+        groups.truncate(show.limit(0));
+    }
+    groups
+}
+
+/// Writes groups as rows.
+///
+/// # Errors
+/// The format asks for what there is not; the output's.
+pub fn group_rows(
+    out: impl std::io::Write,
+    output: &Output,
+    session: &mut Session,
+    groups: &[Group],
+) -> anyhow::Result<()> {
+    let mut rows = Rows::begin(out, output, rows::GROUPS, session)?;
+    for group in groups {
+        rows.row(&rows::group(group), session)?;
+    }
+    Ok(rows.end()?)
 }
 
 /// Says of a trace what a reader of rows must know: what is wrong with it.

@@ -123,7 +123,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, other: &Counts) {
+    /// Adds those of another part.
+    pub fn add(&mut self, other: &Counts) {
         self.allocations += other.allocations;
         self.allocated = self.allocated.saturating_add(other.allocated);
         self.frees += other.frees;
@@ -309,6 +310,14 @@ impl Item {
 impl From<&LiveBlock> for Item {
     fn from(block: &LiveBlock) -> Item {
         Item::weighed(block, Weight::whole(block.size))
+    }
+}
+
+/// What a block stands for: itself where `rate` (`--sample`) is 0.
+pub fn weight(rate: u64, block: &LiveBlock) -> Weight {
+    match rate {
+        0 => Weight::whole(block.size),
+        rate => Weight::sampled(rate, block.size, block.seqno),
     }
 }
 

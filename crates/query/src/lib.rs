@@ -20,6 +20,7 @@
 //! | [`format`] | `-f FORMAT`, rows |
 //! | [`diff`] | what has changed between two instants, runs or builds |
 //! | [`summary`] | the facts of a recording and its totals in one value |
+//! | [`survey`] | the counts of a part of a trace |
 //! | [`leaks`] | which blocks count as leaks, and limits that a run must keep |
 
 pub mod capability;
@@ -40,6 +41,7 @@ pub mod site;
 pub mod sort;
 pub mod stack;
 pub mod summary;
+pub mod survey;
 pub mod units;
 pub mod walk;
 
@@ -54,3 +56,4 @@ pub use session::{Facts, QueryError, Session, SessionOptions};
 pub use sort::{SortKey, SortOrder};
 pub use stack::{Frame, Stack};
 pub use summary::{Nothing, Stats};
+pub use survey::{Ask, Survey};

@@ -1,5 +1,7 @@
 //! `-S keys`: the order of what a list shows.
 
+mod lists;
+
 use std::cmp::Ordering;
 
 use highwater_event::node::NodeId;
@@ -51,6 +53,8 @@ pub enum SortKey {
     /// The name: of a group, of a thread.
     Name,
 }
+
+pub use lists::{errors, threads};
 
 use SortKey::*;
 

@@ -1,7 +1,7 @@
 //! The facts of a recording and its totals in one value.
 
-use highwater_event::node::Truncation;
-use highwater_replay::{Replay, Totals};
+use highwater_event::node::{NodeId, Truncation};
+use highwater_replay::{Replay, Totals, Until};
 use highwater_trace::model::EndedHow;
 
 use crate::modes::Modes;
@@ -32,6 +32,9 @@ pub struct Stats {
     pub code: i32,
     /// What was left out on purpose.
     pub modes: Modes,
+    /// Are these the numbers of a part of the recording: a window, or what passes
+    /// a filter?
+    pub part: bool,
     /// Is the recording whole?
     pub complete: bool,
     /// Why it is not, one sentence each.
@@ -50,6 +53,8 @@ pub enum Nothing {
     /// The agent was there, and nobody called it: the program used no heap, or
     /// only one of its own.
     NoHeapUse,
+    /// There are events, but none in the part that is looked at.
+    NotHere,
 }
 
 impl Nothing {
@@ -64,6 +69,7 @@ impl Nothing {
             Nothing::NoHeapUse => {
                 "nothing was recorded: the program made no heap operation that passes the C library"
             }
+            Nothing::NotHere => "no event is in this range and fits these conditions",
         }
     }
 }
@@ -71,19 +77,8 @@ impl Nothing {
 impl Stats {
     /// Puts together what a finished replay and the trace say.
     pub fn collect(session: &Session, replay: &Replay) -> Stats {
-        let facts = session.facts();
-        let totals = replay.totals();
-        let mut stats = Stats {
-            duration_ns: totals.last_ns,
-            stalled_ns: totals.stalled_ns,
-            threads: replay.threads().len() as u64,
-            // What is lost in a damaged block stands in the stream as dropped there:
-            // the two count the same events.
-            dropped: totals.dropped.max(facts.lost_events),
-            totals,
-            modes: session.modes(),
-            ..Stats::default()
-        };
+        let sites = replay.sites().map(|site| (site.node, site.allocations));
+        let mut stats = Stats::describe(session, replay.totals(), replay.threads().len(), sites);
         if let Some(counted) = stats.modes.counted.filter(|_| stats.modes.sample > 0) {
             // Better than an estimate: the target's threads have counted them.
             stats.totals.allocations = counted.allocations - counted.small.min(counted.allocations);
@@ -92,14 +87,58 @@ impl Stats {
                 stats.totals.frees = counted.frees;
             }
         }
-        for site in replay.sites() {
-            match session.truncation(site.node) {
-                None => stats.stacks_complete += site.allocations,
+        stats
+    }
+
+    /// The same for a part of a trace: what happened between two instants, or
+    /// passes a filter.
+    pub fn of_part(
+        session: &Session,
+        totals: Totals,
+        threads: usize,
+        sites: impl Iterator<Item = (NodeId, u64)>,
+        (from, to): (Until, Until),
+    ) -> Stats {
+        let mut stats = Stats::describe(session, totals, threads, sites);
+        let ns = |until: Until, last: u64| match until {
+            Until::Start => 0,
+            Until::End => stats.duration_ns,
+            Until::Ns(ns) => ns.min(stats.duration_ns),
+            Until::Seqno(_) => last,
+        };
+        let totals = &stats.totals;
+        stats.duration_ns = ns(to, totals.last_ns).saturating_sub(ns(from, totals.first_ns));
+        stats.part = true;
+        stats
+    }
+
+    fn describe(
+        session: &Session,
+        totals: Totals,
+        threads: usize,
+        sites: impl Iterator<Item = (NodeId, u64)>,
+    ) -> Stats {
+        let facts = session.facts();
+        let mut stats = Stats {
+            duration_ns: totals.last_ns,
+            stalled_ns: totals.stalled_ns,
+            threads: threads as u64,
+            // What is lost in a damaged block stands in the stream as dropped there:
+            // the two count the same events.
+            dropped: totals.dropped.max(facts.lost_events),
+            totals,
+            modes: session.modes(),
+            ..Stats::default()
+        };
+        for (node, allocations) in sites {
+            match session.truncation(node) {
+                _ if allocations == 0 => {}
+                None => stats.stacks_complete += allocations,
                 Some(reason) => {
-                    stats.stacks_truncated += site.allocations;
+                    stats.stacks_truncated += allocations;
                     match stats.truncations.iter_mut().find(|(known, _)| *known == reason) {
-                        Some((_, count)) => *count += site.allocations,
-                        None => stats.truncations.push((reason, site.allocations)),
+                        Some((_, count)) => *count += allocations,
+                        None => stats.truncations.push((reason, allocations)),
                     }
                 }
             }
@@ -137,6 +176,10 @@ impl Stats {
             return None;
         }
         let facts = session.facts();
+        if self.part && facts.events > 0 {
+            // What was made before may be alive.
+            return (self.totals.peak_blocks == 0).then_some(Nothing::NotHere);
+        }
         Some(if self.dropped > 0 {
             Nothing::AllDropped
         } else if !facts.warnings.is_empty() {

@@ -51,6 +51,7 @@ pub struct Walk<'s> {
     /// Behind the window only what is still undecided matters.
     over: bool,
     ended: bool,
+    first: u64,
 }
 
 impl<'s> Walk<'s> {
@@ -61,8 +62,17 @@ impl<'s> Walk<'s> {
     /// The file cannot be read.
     pub fn new(source: &'s Source, options: Options, from: Until, to: Until) -> Result<Walk<'s>, QueryError> {
         let (steps, heap) = source.enter(from, options)?;
-        let mut walk =
-            Walk { steps, heap, held: Held::default(), pending: None, to, over: false, ended: false };
+        let mut walk = Walk {
+            steps,
+            heap,
+            held: Held::default(),
+            pending: None,
+            to,
+            over: false,
+            ended: false,
+            first: 0,
+        };
+        let mut fed = None;
         while let Some((epoch, step)) = walk.steps.next_in_epoch()? {
             if let Step::Event(event) = &step
                 && !from.includes(event.seqno, event.ns)
@@ -70,9 +80,35 @@ impl<'s> Walk<'s> {
                 walk.pending = Some((epoch, step));
                 break;
             }
+            if let Step::Event(event) = &step {
+                walk.first = event.seqno.saturating_add(1);
+            }
             walk.heap.feed_in(epoch, &step);
+            fed = Some(epoch);
+        }
+        if let Some((_, Step::Event(event))) = &walk.pending {
+            walk.first = event.seqno;
+        }
+        if from != Until::Start {
+            if fed != walk.pending.as_ref().map(|pending| pending.0) {
+                // An epoch that ended before the window is decided before it, too.
+                walk.heap.barrier();
+            }
+            walk.heap.begin_window(walk.first);
         }
         Ok(walk)
+    }
+
+    /// Seqno of the first event of the window, or where it would be.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The heap at the end of the window, finished; it has counted what happened
+    /// in the window.
+    pub fn finish(mut self) -> Replay {
+        self.heap.finish();
+        self.heap
     }
 
     /// The heap as far as events were read. Before the first [`Walk::advance`] that
@@ -163,6 +199,5 @@ pub(crate) fn whole(session: &mut Session, mut each: impl FnMut(&Seen)) -> Resul
         }
     }
     session.learn(walk.steps());
-    walk.heap.finish();
-    Ok(walk.heap)
+    Ok(walk.finish())
 }

@@ -124,10 +124,11 @@ pub(crate) fn keys(document: &[u8], schema: &str, paths: &[&str]) {
 fn stats_views() {
     let (session, replay, stats) = replayed(program());
     let mut text = Vec::new();
-    self::stats::text(&mut text, &Look::default(), &session, &stats, &replay).unwrap();
+    self::stats::text(&mut text, &Look::default(), &session, &stats, replay.sizes(), replay.lifetimes())
+        .unwrap();
     check("stats.txt", &text);
     let mut json = Vec::new();
-    self::stats::json(&mut json, &stats).unwrap();
+    self::stats::json(&mut json, &stats, None).unwrap();
     check("stats.json", &json);
     keys(
         &json,
@@ -362,8 +363,10 @@ fn errors_views() {
 #[test]
 fn threads_views() {
     let (session, replay, stats) = replayed(program());
+    let mut sorted = replay.threads().to_vec();
+    highwater_query::sort::threads(&session, &mut sorted, &[], false);
     let mut text = Vec::new();
-    threads::text(&mut text, &Look::default(), &session, &stats, replay.threads()).unwrap();
+    threads::text(&mut text, &Look::default(), &session, &stats, &sorted, 9).unwrap();
     check("threads.txt", &text);
     let mut json = Vec::new();
     threads::json(&mut json, &session, replay.threads()).unwrap();
@@ -399,7 +402,7 @@ fn a_cut_recording_says_so_first() {
         ]
     );
     let mut json = Vec::new();
-    self::stats::json(&mut json, &stats).unwrap();
+    self::stats::json(&mut json, &stats, None).unwrap();
     let value: Value = serde_json::from_slice(&json).unwrap();
     assert_eq!((&value["complete"], &value["dropped"]), (&Value::Bool(false), &Value::from(3)));
 }
@@ -408,7 +411,8 @@ fn a_cut_recording_says_so_first() {
 fn no_event_is_no_report() {
     let (mut session, replay, stats) = replayed(Made::default().session());
     let mut text = Vec::new();
-    self::stats::text(&mut text, &Look::default(), &session, &stats, &replay).unwrap();
+    self::stats::text(&mut text, &Look::default(), &session, &stats, replay.sizes(), replay.lifetimes())
+        .unwrap();
     assert!(text.starts_with(b"nothing was recorded"));
     let lines = run_summary::lines(&Look::default(), &mut session, &stats, &replay);
     assert_eq!(lines.len(), 2);

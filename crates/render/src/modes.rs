@@ -139,8 +139,8 @@ mod tests {
         let stats = Stats::collect(&session, &replay);
         let (mut text, mut doc, mut leaks, mut dump) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let look = Look::default();
-        crate::stats::text(&mut text, &look, &session, &stats, &replay).unwrap();
-        crate::stats::json(&mut doc, &stats).unwrap();
+        crate::stats::text(&mut text, &look, &session, &stats, replay.sizes(), replay.lifetimes()).unwrap();
+        crate::stats::json(&mut doc, &stats, None).unwrap();
         let groups = crate::sites::live(&mut session, &replay, By::Site);
         crate::sites::leaks_text(&mut leaks, &look, &session, &stats, &groups, By::Site, 9).unwrap();
         crate::dump::json(&mut dump, &mut session, &replay.live_set()).unwrap();

@@ -3,7 +3,7 @@
 use highwater_query::format::{Row, Value};
 use highwater_query::stack::{function, function_name};
 use highwater_query::walk::Seen;
-use highwater_query::{Frame, Group, Session, Stack};
+use highwater_query::{Frame, Group, Session, Stack, Stats};
 use highwater_replay::{HeapError, LiveBlock, ThreadTotals};
 use highwater_trace::model::{Op, ThreadNo};
 
@@ -62,6 +62,31 @@ pub const GROUPS: &[&str] = &[
     "line",
     "module",
     "stack",
+];
+/// Columns of `stats`: one row.
+pub const STATS: &[&str] = &[
+    "events",
+    "allocations",
+    "frees",
+    "reallocations",
+    "bytes_allocated",
+    "bytes_freed",
+    "temporary",
+    "live_blocks",
+    "live_bytes",
+    "peak_blocks",
+    "peak_bytes",
+    "peak_seqno",
+    "peak_uncertainty",
+    "threads",
+    "double_free",
+    "invalid_free",
+    "mismatched",
+    "foreign_frees",
+    "dropped",
+    "peak_time",
+    "duration",
+    "ended",
 ];
 /// Columns of `threads`.
 pub const THREADS: &[&str] = &[
@@ -189,6 +214,36 @@ pub fn group(group: &Group) -> Row {
     Row { columns: GROUPS, values, stack: Some(std::sync::Arc::clone(&group.stack)) }
 }
 
+/// The totals.
+pub fn stats(stats: &Stats) -> Row {
+    let t = &stats.totals;
+    let numbers = [
+        t.events,
+        t.allocations,
+        t.frees,
+        t.reallocations,
+        t.bytes_allocated,
+        t.bytes_freed,
+        t.temporary,
+        t.live_blocks,
+        t.live_bytes,
+        t.peak_blocks,
+        t.peak_bytes,
+        t.peak_seqno,
+        t.peak_uncertainty,
+        stats.threads,
+        t.double_free,
+        t.invalid_free,
+        t.mismatched,
+        t.foreign_frees,
+        stats.dropped,
+    ];
+    let mut values: Vec<Value> = numbers.map(Value::Number).to_vec();
+    values.extend([t.peak_ns, stats.duration_ns].map(Value::Time));
+    values.push(Value::text(crate::stats::ended_word(stats.ended)));
+    Row { columns: STATS, values, stack: None }
+}
+
 /// A thread.
 pub fn thread_totals(session: &Session, totals: &ThreadTotals) -> Row {
     let mut values = thread(session, totals.thread).to_vec();
@@ -253,6 +308,8 @@ mod tests {
         );
         let row = thread_totals(&session, &replay.threads()[0]);
         assert_eq!((row.columns.len(), row.get("frees")), (row.values.len(), Some(&Value::Number(2))));
+        let row = stats(&Stats::collect(&session, &replay));
+        assert_eq!((row.columns.len(), row.get("ended")), (row.values.len(), Some(&Value::text("lost"))));
         let groups = crate::sites::live(&mut session, &replay, highwater_query::By::Site);
         let row = group(&groups[0]);
         assert_eq!((row.columns.len(), row.get("live_bytes")), (row.values.len(), Some(&Value::Number(8))));

@@ -104,13 +104,13 @@ pub fn peak_text<W: Write>(
     }
     let strong = look.palette.strong;
     let sure = modes::give_or_take(totals.sampled.peak_variance, totals.peak_uncertainty);
+    let of = if stats.part { String::new() } else { format!(" of {}", time(stats.duration_ns)) };
     writeln!(
         out,
-        "{strong}peak {}{strong:#} in {} at {} of {}{sure}\n",
+        "{strong}peak {}{strong:#} in {} at {}{of}{sure}\n",
         bytes(totals.peak_bytes),
         counted(totals.peak_blocks, "block", "blocks"),
         time(totals.peak_ns),
-        time(stats.duration_ns),
     )?;
     table(out, look, groups, totals.peak_bytes, by, limit)?;
     parts::hint(out, look, session, "leaks", "what is never given back")
@@ -188,6 +188,42 @@ pub fn leaks_text<W: Write>(
     )?;
     table(out, look, groups, totals.live_bytes, by, limit)?;
     parts::hint(out, look, session, "dump --at end", "the blocks one by one")
+}
+
+/// Writes what is alive at an instant by group, in the order given; `limit` lines.
+///
+/// # Errors
+/// The output's.
+pub fn dump_text<W: Write>(
+    out: &mut W,
+    look: &Look,
+    session: &Session,
+    groups: &[Group],
+    by: By,
+    limit: usize,
+) -> io::Result<()> {
+    if groups.is_empty() {
+        return writeln!(out, "nothing is live then");
+    }
+    let whole: u64 = groups.iter().map(|group| group.bytes).sum();
+    let blocks: u64 = groups.iter().map(|group| group.blocks).sum();
+    let strong = look.palette.strong;
+    writeln!(out, "{strong}live: {}{strong:#} in {}\n", bytes(whole), counted(blocks, "block", "blocks"))?;
+    table(out, look, groups, whole, by, limit)?;
+    parts::hint(out, look, session, "dump", "the blocks one by one")
+}
+
+/// Writes what is alive at an instant by group as JSON.
+///
+/// # Errors
+/// The output's.
+pub fn dump_json<W: Write>(out: W, session: &Session, groups: &[Group], by: By) -> io::Result<()> {
+    let mut json = Json::document(out, "dump")?;
+    modes::json(&mut json, &session.modes(), None)?;
+    json.field_str("by", by.name())?;
+    json_groups(&mut json, groups)?;
+    json.finish()?;
+    Ok(())
 }
 
 /// The table of groups; below each site the frames that led there.

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use highwater_query::{Session, Stats};
-use highwater_replay::Replay;
+use highwater_query::{By, Group, Session, Stats};
+use highwater_replay::histogram::Histogram;
 use highwater_trace::model::EndedHow;
 
 use crate::human::{bytes, count, counted, percent, rate, time};
@@ -65,11 +65,11 @@ fn signal_name(number: i32) -> Option<&'static str> {
     })
 }
 
-/// Writes the totals as JSON.
+/// Writes the totals as JSON, and `groups` of them where asked for.
 ///
 /// # Errors
 /// The output's.
-pub fn json<W: Write>(out: W, stats: &Stats) -> io::Result<()> {
+pub fn json<W: Write>(out: W, stats: &Stats, groups: Option<(By, &[Group])>) -> io::Result<()> {
     let totals = &stats.totals;
     let mut json = Json::document(out, "stats")?;
     json.field_u64("events", totals.events)?;
@@ -130,11 +130,34 @@ pub fn json<W: Write>(out: W, stats: &Stats) -> io::Result<()> {
         json.field_u64(name, count)?;
     }
     json.end_object()?;
+    if let Some((by, groups)) = groups {
+        json.field_str("by", by.name())?;
+        json.key("groups")?;
+        json.begin_array()?;
+        for group in groups {
+            let of = &group.counts;
+            json.begin_object()?;
+            json.field_str("label", &group.label)?;
+            parts::json_site(&mut json, group.stack.site())?;
+            json.field_u64("allocations", of.allocations)?;
+            json.field_u64("bytes_allocated", of.allocated)?;
+            json.field_u64("frees", of.frees)?;
+            json.field_u64("bytes_freed", of.freed)?;
+            json.field_u64("temporary", of.temporary)?;
+            json.field_u64("live_blocks", of.live_blocks)?;
+            json.field_u64("live_bytes", of.live_bytes)?;
+            json.field_u64("peak_blocks", of.peak_blocks)?;
+            json.field_u64("peak_bytes", of.peak_bytes)?;
+            parts::json_stack(&mut json, &group.stack)?;
+            json.end_object()?;
+        }
+        json.end_array()?;
+    }
     json.finish()?;
     Ok(())
 }
 
-/// Writes the totals as text. `replay` gives the sizes and lifetimes.
+/// Writes the totals as text; `sizes` and `lifetimes` are those of the blocks.
 ///
 /// # Errors
 /// The output's.
@@ -143,20 +166,14 @@ pub fn text<W: Write>(
     look: &Look,
     session: &Session,
     stats: &Stats,
-    replay: &Replay,
+    sizes: &Histogram,
+    lifetimes: &Histogram,
 ) -> io::Result<()> {
-    let (totals, strong, bad) = (&stats.totals, look.palette.strong, look.palette.bad);
+    let (totals, bad) = (&stats.totals, look.palette.bad);
     if let Some(nothing) = stats.nothing(session) {
         return writeln!(out, "{}", nothing.sentence());
     }
-    let facts = session.facts();
-    writeln!(
-        out,
-        "{strong}{}{strong:#} {} after {}\n",
-        facts.program(),
-        ended_text(stats),
-        time(stats.duration_ns)
-    )?;
+    headline(out, look, session, stats)?;
     let mut row = |label: &str, blocks: u64, size: Option<u64>, note: String| {
         let size = size.map(bytes).unwrap_or_default();
         let line = format!("  {label:<15} {:>15} {size:>12}  {note}", count(blocks));
@@ -207,7 +224,7 @@ pub fn text<W: Write>(
     if stats.dropped > 0 {
         writeln!(out, "  {:<15} {bad}{}{bad:#}", "dropped", counted(stats.dropped, "event", "events"))?;
     }
-    let buckets = |of: &highwater_replay::histogram::Histogram, unit: fn(u64) -> String| {
+    let buckets = |of: &Histogram, unit: fn(u64) -> String| {
         let mut all: Vec<_> = of.buckets().collect();
         let whole: u64 = all.iter().map(|bucket| bucket.count).sum();
         all.sort_by_key(|bucket| (std::cmp::Reverse(bucket.count), bucket.low));
@@ -218,15 +235,77 @@ pub fn text<W: Write>(
             })
             .collect::<Vec<_>>()
     };
-    let sizes = buckets(replay.sizes(), bytes);
+    let sizes = buckets(sizes, bytes);
     list(out, look, "usual sizes", &sizes)?;
-    let lives = buckets(replay.lifetimes(), time);
+    let lives = buckets(lifetimes, time);
     list(out, look, "usual lifetimes", &lives)?;
     if totals.errors() > 0 {
         parts::hint(out, look, session, "errors", "the bad frees")
     } else {
         parts::hint(out, look, session, "peak", "who held the memory at the peak")
     }
+}
+
+/// Whose numbers these are, and how it ended.
+fn headline<W: Write>(out: &mut W, look: &Look, session: &Session, stats: &Stats) -> io::Result<()> {
+    let strong = look.palette.strong;
+    let (program, length) = (session.facts().program(), time(stats.duration_ns));
+    let what = match stats.part {
+        true => format!("a part of its recording, {length} long"),
+        false => format!("{} after {length}", ended_text(stats)),
+    };
+    writeln!(out, "{strong}{program}{strong:#} {what}\n")
+}
+
+/// Writes the totals by group as text, in the order given; `limit` of them.
+///
+/// # Errors
+/// The output's.
+pub fn groups_text<W: Write>(
+    out: &mut W,
+    look: &Look,
+    session: &Session,
+    stats: &Stats,
+    groups: &[Group],
+    by: By,
+    limit: usize,
+) -> io::Result<()> {
+    if let Some(nothing) = stats.nothing(session) {
+        return writeln!(out, "{}", nothing.sentence());
+    }
+    let strong = look.palette.strong;
+    headline(out, look, session, stats)?;
+    writeln!(
+        out,
+        "{strong}{:>10} {:>11} {:>10} {:>9} {:>9}  {}{strong:#}",
+        "allocated",
+        "blocks",
+        "temporary",
+        "live",
+        "at peak",
+        by.name()
+    )?;
+    let width = look.width.saturating_sub(55);
+    for group in groups.iter().take(limit) {
+        let what = match by {
+            By::Site | By::Stack => parts::site_text(look, &group.stack, width),
+            _ => crate::human::middle(&group.label, width),
+        };
+        let of = &group.counts;
+        writeln!(
+            out,
+            "{:>10} {:>11} {:>10} {:>9} {:>9}  {what}",
+            bytes(of.allocated),
+            count(of.allocations),
+            count(of.temporary),
+            bytes(of.live_bytes),
+            bytes(of.peak_bytes),
+        )?;
+    }
+    if groups.len() > limit {
+        writeln!(out, "{:>53}  and {} more", "", count((groups.len() - limit) as u64))?;
+    }
+    parts::hint(out, look, session, "peak", "who held the memory at the peak")
 }
 
 /// `1 double free`, `2 mismatched frees`, … of what there is.

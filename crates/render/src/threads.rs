@@ -10,7 +10,7 @@ use crate::json::Json;
 use crate::look::Look;
 use crate::parts;
 
-/// Writes the threads as JSON, in the order of their first events.
+/// Writes the threads as JSON, in the order given.
 ///
 /// # Errors
 /// The output's.
@@ -46,7 +46,7 @@ pub fn json<W: Write>(out: W, session: &Session, threads: &[ThreadTotals]) -> io
     Ok(())
 }
 
-/// Writes the threads as text, most bytes first.
+/// Writes the threads as text, in the order given; `limit` of them.
 ///
 /// # Errors
 /// The output's.
@@ -56,6 +56,7 @@ pub fn text<W: Write>(
     session: &Session,
     stats: &Stats,
     threads: &[ThreadTotals],
+    limit: usize,
 ) -> io::Result<()> {
     if let Some(nothing) = stats.nothing(session) {
         return writeln!(out, "{}", nothing.sentence());
@@ -66,9 +67,7 @@ pub fn text<W: Write>(
         "{strong}{:<20} {:>13} {:>13} {:>10} {:>10} {:>9}{strong:#}",
         "thread", "allocations", "frees", "bytes", "peak", "live"
     )?;
-    let mut sorted: Vec<&ThreadTotals> = threads.iter().collect();
-    sorted.sort_by_key(|thread| (std::cmp::Reverse(thread.bytes_allocated), thread.thread));
-    for thread in sorted {
+    for thread in threads.iter().take(limit) {
         writeln!(
             out,
             "{:<20} {:>13} {:>13} {:>10} {:>10} {:>9}",
@@ -79,6 +78,9 @@ pub fn text<W: Write>(
             bytes(thread.peak_bytes),
             bytes(thread.live_bytes),
         )?;
+    }
+    if threads.len() > limit {
+        writeln!(out, "and {} more", count((threads.len() - limit) as u64))?;
     }
     parts::hint(out, look, session, "peak --by thread", "whose memory the peak was")
 }

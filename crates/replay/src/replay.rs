@@ -400,8 +400,7 @@ impl Replay {
         self.sizes.add_many(size, blocks);
         self.totals.by_api[event.api as usize & 63] += blocks;
         if event.pair.is_some() {
-            self.totals.reallocations += blocks;
-            self.totals.pairs[usize::from(event.api == ApiKind::Reallocarray)] += blocks;
+            self.totals.note_pair(event.api, blocks);
         }
         let (site, new) = self.site_index.index(event.node);
         if new {

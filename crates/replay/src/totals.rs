@@ -135,6 +135,13 @@ impl Totals {
         calls
     }
 
+    /// Notes that a realloc is complete: `api` is that of its second half, `blocks`
+    /// what it stands for.
+    pub fn note_pair(&mut self, api: ApiKind, blocks: u64) {
+        self.reallocations += blocks;
+        self.pairs[usize::from(api == ApiKind::Reallocarray)] += blocks;
+    }
+
     /// Double, invalid and mismatched frees together.
     pub fn errors(&self) -> u64 {
         self.double_free + self.invalid_free + self.mismatched
@@ -169,11 +176,12 @@ pub struct ThreadTotals {
     /// Time of its last event, ns.
     pub last_ns: u64,
     /// Seqno of its latest allocation, `u64::MAX` for none.
-    pub(crate) last_alloc: u64,
+    pub last_alloc: u64,
 }
 
 impl ThreadTotals {
-    pub(crate) fn new(thread: ThreadNo, ns: u64) -> ThreadTotals {
+    /// A thread that has done nothing, first seen at `ns`.
+    pub fn new(thread: ThreadNo, ns: u64) -> ThreadTotals {
         ThreadTotals {
             thread,
             allocations: 0,

@@ -50,6 +50,12 @@ impl Filter {
         self.has(Key::Age)
     }
 
+    /// The same without its conditions on ages.
+    pub fn without_age(&self) -> Filter {
+        let others = self.conditions.iter().filter(|condition| condition.key != Key::Age);
+        Filter { conditions: others.cloned().collect() }
+    }
+
     fn has(&self, key: Key) -> bool {
         self.conditions.iter().any(|condition| condition.key == key)
     }

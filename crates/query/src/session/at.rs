@@ -50,22 +50,32 @@ impl Session {
         let (mut steps, mut heap) = source.enter(from, self.replay.clone())?;
         // A window without an event begins where it ends.
         let mut begun = from == Until::Start;
-        let mut seqno = 0;
+        let (mut seqno, mut fed) = (0, None);
+        // An epoch that ended before the window is decided before it, too.
+        let begin = |heap: &mut Replay, fed: Option<u32>, epoch: Option<u32>, seqno: u64| {
+            if fed != epoch {
+                heap.barrier();
+            }
+            heap.begin_window(seqno);
+        };
+        let mut behind = None;
         while let Some((epoch, step)) = steps.next_in_epoch()? {
             if let Step::Event(event) = &step {
                 if !to.includes(event.seqno, event.ns) {
+                    behind = Some(epoch);
                     break;
                 }
                 if !begun && !from.includes(event.seqno, event.ns) {
                     begun = true;
-                    heap.begin_window(event.seqno);
+                    begin(&mut heap, fed, Some(epoch), event.seqno);
                 }
                 seqno = event.seqno + 1;
             }
             heap.feed_in(epoch, &step);
+            fed = Some(epoch);
         }
         if !begun {
-            heap.begin_window(seqno);
+            begin(&mut heap, fed, behind, seqno);
         }
         self.learn(&steps);
         heap.finish();
