@@ -34,6 +34,21 @@ fn stacks_made_to_deceive_a_cache_do_not() {
 }
 
 #[test]
+fn stacks_that_take_turns_are_walked_once_and_not_each_time() {
+    let place = folder();
+    let trace = place.path().join("x.hwt");
+    let program = Program::new("turns.c").build();
+    let arguments = ["run", "-q", "-o", trace.to_str().unwrap(), "--", program.to_str().unwrap(), "100000"];
+    Highwater::command(arguments).run().expect_code(0);
+    let walks = number(&Highwater::json(&["stats", "--self"], &trace)["counters"], "walks");
+    let stats = Highwater::json(&["stats"], &trace);
+    let events = number(&stats, "events");
+    assert!(events >= 400_000, "{stats}");
+    // 32 stacks in all; the last one alone would be met again one time in eight.
+    assert!(walks < events / 100, "{walks} walks for {events} events");
+}
+
+#[test]
 fn real_programs_have_the_stacks_of_a_fresh_walk() {
     let python = "d={}\nfor i in range(20000): d[i%100]=[str(i),(i,i+1)]";
     let mut compared = validated(&["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", python]);

@@ -14,7 +14,6 @@ use highwater_event::codec::SpecialKind;
 use highwater_event::layout::{OPT_COUNT, OPT_FREE_STACKS, OPT_SELECT, OPT_USABLE};
 use highwater_event::node::{NodeId, Truncation};
 
-use crate::stack::Kind;
 use crate::thread::{self, IDLE, Thread};
 use crate::{select, stack, start};
 
@@ -164,15 +163,15 @@ impl Thread {
 
     /// The node of the caller's stack.
     #[inline(always)]
-    pub fn node(&mut self, kind: Kind, caller: Caller) -> NodeId {
+    pub fn node(&mut self, caller: Caller) -> NodeId {
         // SAFETY: the hooks pass the registers that they were entered with.
-        unsafe { stack::node(self, kind, caller.sp, caller.bp) }
+        unsafe { stack::node(self, caller.sp, caller.bp) }
     }
 
     /// Records a block between [`Thread::begin`] and [`Thread::end`].
     #[inline(always)]
     pub fn alloc(&mut self, caller: Caller, ptr: u64, size: u64, api: ApiKind) {
-        let node = self.node(Kind::Alloc, caller);
+        let node = self.node(caller);
         self.alloc_at(node, ptr, size, api, false);
     }
 
@@ -187,7 +186,7 @@ impl Thread {
     /// Records a free between begin and end; returns the stack if it was taken.
     #[inline(always)]
     pub fn free(&mut self, caller: Caller, ptr: u64, api: ApiKind) -> NodeId {
-        let node = if self.options & OPT_FREE_STACKS != 0 { self.node(Kind::Free, caller) } else { 0 };
+        let node = if self.options & OPT_FREE_STACKS != 0 { self.node(caller) } else { 0 };
         let stamp = self.stamp();
         self.write_free(stamp, ptr, node, api);
         node
@@ -196,7 +195,7 @@ impl Thread {
     /// Records the free half of a realloc; returns the stack of both halves.
     #[inline(always)]
     pub fn realloc_free(&mut self, caller: Caller, old: u64, api: ApiKind) -> NodeId {
-        let stack = self.node(Kind::Alloc, caller);
+        let stack = self.node(caller);
         let stamp = self.stamp();
         let shown = if self.options & OPT_FREE_STACKS != 0 { stack } else { 0 };
         self.write_free(stamp, old, shown, api);
@@ -319,7 +318,7 @@ pub fn realloc(
             if new != 0 {
                 let node = match node {
                     Some(node) => node,
-                    None => thread.node(Kind::Alloc, caller),
+                    None => thread.node(caller),
                 };
                 thread.alloc_at(node, new, size, alloc_api, old != 0);
             } else if old != 0 && size != 0 {
@@ -354,7 +353,7 @@ pub fn mapping(caller: Caller, kind: SpecialKind, fields: &[u64]) {
         && thread.options & OPT_COUNT == 0
     {
         thread.begin(caller);
-        let node = thread.node(Kind::Alloc, caller);
+        let node = thread.node(caller);
         let mut words = [0u64; 7];
         let count = fields.len().min(6);
         words[..count].copy_from_slice(&fields[..count]);

@@ -22,7 +22,6 @@ use highwater_event::codec::SpecialKind;
 use highwater_event::layout::*;
 
 use crate::record::{Access, Caller, access, usable};
-use crate::stack::Kind;
 use crate::start;
 use crate::thread::{self, Thread};
 
@@ -344,7 +343,7 @@ pub fn realloc(
             thread.read_clock();
             let node = match stack {
                 Some(node) => node,
-                None => thread.node(Kind::Alloc, caller),
+                None => thread.node(caller),
             };
             thread.alloc_at(node, new, size, alloc_api, gone.yes);
             thread.end();

@@ -8,49 +8,38 @@ use crate::unwind::cache::{Cache, Tally};
 use crate::unwind::walk::{self, End, Registers};
 use crate::{intern, modules, start, sys};
 
-/// Which of a thread's caches: the stacks of allocs and of frees take turns, so
-/// each kind has its own last walk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Allocs.
-    Alloc,
-    /// Frees.
-    Free,
-}
-
 /// The node of the stack that called the entry point.
 ///
 /// # Safety
 /// `sp` is the address of the entry point's return slot and `bp` the frame
 /// pointer there, of the calling thread.
 #[inline(always)]
-pub unsafe fn node(thread: &mut Thread, kind: Kind, sp: u64, bp: u64) -> NodeId {
+pub unsafe fn node(thread: &mut Thread, sp: u64, bp: u64) -> NodeId {
     // SAFETY: the caller's promise.
     let now = unsafe { walk::caller(sp, bp) };
     let epoch = modules::epoch();
-    let cache = thread.cache(kind);
     // SAFETY: the caller's promise.
-    match unsafe { cache.exact(now, &thread.span, epoch) } {
+    match unsafe { thread.memo().node(thread.cache(), now, &thread.span, epoch) } {
         Some(node) if thread.options & OPT_VALIDATE == 0 => node,
         // SAFETY: the caller's promise.
-        known => unsafe { walked(thread, kind, now, epoch, known) },
+        known => unsafe { walked(thread, now, epoch, known) },
     }
 }
 
 #[inline(never)]
-unsafe fn walked(
-    thread: &mut Thread,
-    kind: Kind,
-    now: Registers,
-    epoch: u32,
-    known: Option<NodeId>,
-) -> NodeId {
+unsafe fn walked(thread: &mut Thread, now: Registers, epoch: u32, known: Option<NodeId>) -> NodeId {
     let Some(shared) = start::shared() else { return Truncation::NotTaken as NodeId };
     let node = match known {
         Some(node) => node,
         None => {
             let mut tally = Tally::default();
-            let cache: *mut Cache = thread.cache(kind);
+            let cache: *mut Cache = thread.cache();
+            let memo = thread.memo();
+            if !thread.cache().is_of(epoch) {
+                memo.clear();
+            }
+            // The return slot may lie in a page that no walk has touched.
+            thread.span.covers(now.sp - 8);
             let scratch = thread.scratch();
             let edges = thread.edges();
             // SAFETY: the caller's promise; cache, scratch and span are different memory.
@@ -66,6 +55,8 @@ unsafe fn walked(
                     &mut tally,
                 )
             };
+            // SAFETY: the caller's promise.
+            unsafe { memo.keep(thread.cache(), now, node, &thread.span) };
             thread.tally(tally);
             node
         }

@@ -13,9 +13,9 @@ use highwater_event::layout::*;
 use highwater_event::sample::{Sampler, mix};
 
 use crate::set::Set;
-use crate::stack::Kind;
 use crate::start::{self, Shared};
 use crate::unwind::cache::{Cache, Edges, Scratch, Tally};
+use crate::unwind::memo::Memo;
 use crate::unwind::walk::{MAX_FRAMES, Span};
 use crate::{arch, sys};
 
@@ -101,7 +101,8 @@ pub struct Thread {
 struct Room {
     thread: Thread,
     edges: Edges,
-    caches: [Cache; 2],
+    memo: Memo,
+    cache: Cache,
     scratch: Scratch,
     plain: [u64; MAX_FRAMES],
 }
@@ -234,8 +235,8 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         (*thread).stamp_credit = 0;
         (*thread).stamp = now;
         (*thread).tick = &raw const shared.header().recorder.tick;
-        (*(*thread).cache(Kind::Alloc)).clear();
-        (*(*thread).cache(Kind::Free)).clear();
+        (*thread).cache().clear();
+        (*thread).memo().clear();
         let start_state = (&raw const slot.start_state).cast_mut();
         start_state.write((*thread).encoder.state);
         let name = sys::thread_name();
@@ -269,12 +270,19 @@ impl Thread {
         (&raw mut *self).cast()
     }
 
-    /// The cache for one kind of event.
+    /// The last walk.
     #[inline(always)]
-    pub fn cache(&mut self, kind: Kind) -> &'static mut Cache {
+    pub fn cache(&mut self) -> &'static mut Cache {
         // SAFETY: the state is the first part of a Room that stays mapped; the
-        // caches are this thread's own and no reference outlives a hook.
-        unsafe { &mut (*self.backing()).caches[kind as usize] }
+        // cache is this thread's own and no reference outlives a hook.
+        unsafe { &mut (*self.backing()).cache }
+    }
+
+    /// The stacks met before.
+    #[inline(always)]
+    pub fn memo(&mut self) -> &'static mut Memo {
+        // SAFETY: as cache().
+        unsafe { &mut (*self.backing()).memo }
     }
 
     /// Recently met edges of the stack tree.
@@ -445,8 +453,8 @@ impl Thread {
         self.limit = core::ptr::null_mut();
         self.deleting = 0;
         self.pass = false;
-        self.cache(Kind::Alloc).clear();
-        self.cache(Kind::Free).clear();
+        self.cache().clear();
+        self.memo().clear();
         let stamp = arch::stamp();
         if self.make_room() {
             // SAFETY: room was made.

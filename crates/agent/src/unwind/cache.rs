@@ -17,9 +17,9 @@
 //! **Rules** change when a module goes ([`crate::modules::epoch`]); a cache of an
 //! older epoch is empty.
 //!
-//! **Cost.** An exact repeat is two loads and a compare for each word, no hash
-//! and no table. Otherwise the new frames are walked by rules until one meets a
-//! cached state, and only they are interned.
+//! **Cost.** A verified word is two loads and a compare, without a hash or a table.
+//! New frames are walked by rules until one meets a cached state, and only they are
+//! interned. [`super::memo`] stands in front.
 //!
 //! The words may be compared in any order where all of them lie in stack memory
 //! that is known to be mapped ([`Span`]); the check of the span comes first.
@@ -40,19 +40,19 @@ const WORDS: usize = 2 * FRAMES;
 /// One cached frame.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Frame {
+pub(super) struct Frame {
     /// Start state: the address that the walk stood at.
-    pc: u64,
+    pub pc: u64,
     /// Start state: stack pointer.
-    sp: u64,
+    pub sp: u64,
     /// Start state: frame pointer.
-    bp: u64,
+    pub bp: u64,
     /// The stack from here outward.
-    node: NodeId,
+    pub node: NodeId,
     /// Number of words of this frame and all outer ones.
-    words: u32,
+    pub words: u32,
     /// Does the walk from here outward depend on `bp`?
-    live_bp: bool,
+    pub live_bp: bool,
 }
 
 /// A frame that the present walk has found.
@@ -65,10 +65,10 @@ pub struct Fresh {
     words: Words,
 }
 
-/// Memory that a walk needs besides the cache: shared by a thread's caches.
+/// Memory that a walk needs besides the cache.
 pub type Scratch = [MaybeUninit<Fresh>; MAX_FRAMES];
 
-/// The last walk of one kind on one thread. Outermost frame first.
+/// The last walk on one thread. Outermost frame first.
 #[repr(C)]
 pub struct Cache {
     len: usize,
@@ -95,24 +95,36 @@ impl Cache {
         self.len = 0;
     }
 
-    /// The node of the stack that starts at `now`, if it is exactly the cached
-    /// one.
-    ///
-    /// # Safety
-    /// As [`super::walk::walk`].
+    /// Is it of this module epoch? Of another one, nothing of it counts.
+    pub fn is_of(&self, epoch: u32) -> bool {
+        self.epoch == epoch
+    }
+
+    /// Frame `index`, outermost first, if there is one of this epoch.
     #[inline(always)]
-    pub unsafe fn exact(&self, now: Registers, span: &Span, epoch: u32) -> Option<NodeId> {
-        if self.len == 0 || self.epoch != epoch {
+    pub(super) fn frame(&self, index: usize, epoch: u32) -> Option<&Frame> {
+        if index >= self.len || self.epoch != epoch {
             return None;
         }
         // SAFETY: len <= FRAMES.
-        let top = unsafe { self.frames.get_unchecked(self.len - 1) };
-        let same = top.pc == now.pc && top.sp == now.sp && (top.bp == now.bp || !top.live_bp);
-        // SAFETY: the caller's promise.
-        if same && unsafe { self.verify(top.words as usize, now.sp, span) } == 0 {
-            return Some(top.node);
-        }
-        None
+        Some(unsafe { self.frames.get_unchecked(index) })
+    }
+
+    /// Number of frames.
+    pub(super) fn depth(&self) -> usize {
+        self.len
+    }
+
+    /// Frame `index`, outermost first.
+    pub(super) fn frame_at(&self, index: usize) -> Option<&Frame> {
+        self.frames.get(..self.len)?.get(index)
+    }
+
+    /// Where and what the step out of frame `index` read.
+    pub(super) fn words(&self, index: usize) -> (&[u64], &[u64]) {
+        let from = self.words_below(index);
+        let to = self.frame_at(index).map_or(from, |frame| frame.words as usize);
+        (self.addresses.get(from..to).unwrap_or_default(), self.values.get(from..to).unwrap_or_default())
     }
 
     /// Compares the `words` outermost words with the stack. Returns 0 if all
@@ -121,7 +133,7 @@ impl Cache {
     /// # Safety
     /// As [`super::walk::walk`].
     #[inline(always)]
-    unsafe fn verify(&self, words: usize, sp: u64, span: &Span) -> usize {
+    pub(super) unsafe fn verify(&self, words: usize, sp: u64, span: &Span) -> usize {
         // All words lie above the start's sp (or it is an odd stack, and then
         // the span does not hold them all); the outermost is the first.
         // SAFETY: words <= WORDS.
@@ -198,6 +210,8 @@ impl Cache {
         let mut now = start;
         let mut exact = false;
         let mut count = 0;
+        // What the kernel said of unmapped memory may be otherwise next time.
+        let mut lasting = true;
         // Cached frames below this index may still be met.
         let mut candidates = self.len;
         let (root, live) = loop {
@@ -257,6 +271,7 @@ impl Cache {
                 Step::End(end) => {
                     self.len = 0;
                     tally.full = true;
+                    lasting = end != End::Cut(Truncation::BadStack);
                     break (
                         match end {
                             End::Complete => ROOT,
@@ -269,7 +284,11 @@ impl Cache {
         };
         tally.fresh = count as u32;
         // SAFETY: `count` entries of the scratch were filled above.
-        unsafe { self.push(shared, edges, limit, root, live, scratch, count) }
+        let node = unsafe { self.push(shared, edges, limit, root, live, scratch, count) };
+        if !lasting {
+            self.len = 0;
+        }
+        node
     }
 
     /// The frames that can still be met when word `bad` (counted from one, of

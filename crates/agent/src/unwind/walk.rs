@@ -220,7 +220,7 @@ pub unsafe fn walk(mut now: Registers, span: &mut Span, frames: &mut [u64]) -> (
 /// # Safety
 /// Readable.
 #[inline(always)]
-unsafe fn read(address: u64) -> u64 {
+pub(super) unsafe fn read(address: u64) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { (address as *const u64).read_unaligned() }
 }

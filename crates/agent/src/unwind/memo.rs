@@ -1,0 +1,339 @@
+//! Stacks met before, by their innermost frame.
+//!
+//! Programs allocate and free from the same few hundred places under the same
+//! callers, in turns. [`Cache`] holds one stack: the last that was walked. An
+//! entry here holds the inner end of a stack that was walked some time ago: the
+//! words that the walk read there (its *leaf*, at most [`LEAF`] words), the state
+//! that they led to (the *join*), and the node of it all. If the leaf's words are
+//! what they were, the walk comes to the join again; if the cache has the join's
+//! frame, and its words outward of it are what they were, the rest follows, and
+//! with it the node. This is the argument of [`super::cache`] twice: nothing is
+//! taken for granted that was not read again.
+//!
+//! **Where an entry is.** The hash is of the innermost frame's return address and its
+//! place. Many stacks share both: all callers of a wrapper around malloc. Where two of
+//! them meet in one entry, the first word in which they differ (it lies at the same
+//! address in both, since all before it is the same) becomes a *branch*: its value
+//! goes into the hash of all stacks that come this way. A branch is a hint; a wrong
+//! one costs a walk.
+//!
+//! **What is kept.** A stack that is met for the second time lately: where every stack
+//! is new, nothing is written.
+//!
+//! A look-up costs a hash or two, one entry of two cache lines, and the compares. The
+//! cache is left as it is: a stack that is known needs no place of its own.
+
+use highwater_event::node::NodeId;
+
+use super::cache::Cache;
+use super::walk::{Registers, Span, read};
+
+/// Words of a leaf.
+const LEAF: usize = 8;
+/// Entries at the most: what fits the second-level cache beside the program's own
+/// data. A table begins small, and grows with the misses.
+const ENTRIES: usize = 1024;
+const FIRST_ENTRIES: u32 = 64;
+const BRANCHES: usize = 512;
+/// Branches that one look-up follows at the most.
+const LEVELS: usize = 3;
+/// Nodes that are remembered as met once.
+const ONCE: usize = 1024;
+
+/// One stack. Offsets count from the entry point's return slot.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Entry {
+    /// Start state: the return address; 0 if the entry is empty.
+    pc: u64,
+    /// Start state: address of the return slot, eight below the stack pointer.
+    slot: u64,
+    /// Start state: frame pointer.
+    bp: u64,
+    /// The join's frame pointer.
+    join_bp: u64,
+    /// The answer.
+    node: NodeId,
+    /// The node of the join.
+    join_node: NodeId,
+    /// Offset of the join's stack pointer.
+    join_sp: u32,
+    /// The join's place in the cache.
+    join: u16,
+    /// Does the walk depend on `bp`?
+    live_bp: bool,
+    /// Does the walk from the join outward depend on `join_bp`?
+    join_live_bp: bool,
+    /// Where the words lie, in eights. The last is the join's return address; a
+    /// leaf of fewer words has the entry point's return slot for the others.
+    offsets: [u16; LEAF],
+    /// What they were.
+    values: [u64; LEAF],
+}
+
+const EMPTY: Entry = Entry {
+    pc: 0,
+    slot: 0,
+    bp: 0,
+    join_bp: 0,
+    node: 0,
+    join_node: 0,
+    join_sp: 0,
+    join: 0,
+    live_bp: false,
+    join_live_bp: false,
+    offsets: [0; LEAF],
+    values: [0; LEAF],
+};
+
+/// Where two stacks differ that were the same so far.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Branch {
+    /// Low half of the hash so far.
+    tag: u32,
+    /// The word's offset, in eights.
+    offset: u16,
+}
+
+/// A thread's table.
+#[repr(C)]
+pub struct Memo {
+    /// Entries in use less one: a power of two less one.
+    mask: u32,
+    /// Entries written since the table has this size.
+    written: u32,
+    branches: [Branch; BRANCHES],
+    entries: [Entry; ENTRIES],
+    once: [NodeId; ONCE],
+}
+
+/// All ones or none.
+#[inline(always)]
+fn all(on: bool) -> u64 {
+    u64::from(on).wrapping_neg()
+}
+
+#[inline(always)]
+fn mix(bits: u64) -> u64 {
+    bits.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Memo {
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        for entry in self.entries.iter_mut().take(self.mask as usize + 1) {
+            entry.pc = 0;
+        }
+        self.mask = FIRST_ENTRIES - 1;
+        self.written = 0;
+    }
+
+    /// The hash of the stack that starts at `now`, along the branches.
+    ///
+    /// # Safety
+    /// As [`Memo::node`].
+    #[inline(always)]
+    unsafe fn hash(&self, now: Registers, span: &Span) -> u64 {
+        let slot = now.sp - 8;
+        let mut hash = mix(now.pc ^ slot << 24);
+        for _ in 0..LEVELS {
+            let branch = self.branches[Self::branch(hash)];
+            let at = slot + 8 * u64::from(branch.offset);
+            if branch.tag != hash as u32 || !span.holds(slot, at) {
+                break;
+            }
+            // SAFETY: inside the span.
+            hash = mix(hash ^ unsafe { read(at) });
+        }
+        hash
+    }
+
+    #[inline(always)]
+    fn branch(hash: u64) -> usize {
+        const { assert!(BRANCHES == 1 << 9) };
+        (hash >> 32) as usize % BRANCHES
+    }
+
+    #[inline(always)]
+    fn index(&self, hash: u64) -> usize {
+        (hash >> 48) as usize & self.mask as usize
+    }
+
+    /// The node of the stack that starts at `now`, if it is known and unchanged.
+    ///
+    /// # Safety
+    /// As [`super::walk::walk`]; `now` is the caller of an entry point, whose
+    /// return slot lies below `now.sp`.
+    #[inline(always)]
+    pub unsafe fn node(&self, cache: &Cache, now: Registers, span: &Span, epoch: u32) -> Option<NodeId> {
+        // SAFETY: the caller's promise; the mask is below ENTRIES.
+        let entry = unsafe { self.entries.get_unchecked(self.index(self.hash(now, span))) };
+        let slot = now.sp - 8;
+        if entry.pc != now.pc || entry.slot != slot {
+            return None;
+        }
+        let join = cache.frame(usize::from(entry.join), epoch)?;
+        let join_sp = slot + u64::from(entry.join_sp);
+        // The leaf's words lie between the slot and the join's stack pointer.
+        if !span.holds(slot, join_sp - 8) {
+            return None;
+        }
+        let mut differs = (entry.bp ^ now.bp) & all(entry.live_bp)
+            | (join.bp ^ entry.join_bp) & all(entry.join_live_bp)
+            | u64::from(join.live_bp ^ entry.join_live_bp)
+            | u64::from(join.node ^ entry.join_node)
+            | join.sp ^ join_sp
+            | join.pc ^ entry.values[LEAF - 1];
+        for i in 0..LEAF {
+            // SAFETY: inside the span: [`Memo::keep`] takes no others.
+            differs |= unsafe { read(slot + 8 * u64::from(entry.offsets[i])) } ^ entry.values[i];
+        }
+        // SAFETY: the caller's promise.
+        if differs == 0 && unsafe { cache.verify(join.words as usize, now.sp, span) } == 0 {
+            return Some(entry.node);
+        }
+        None
+    }
+
+    /// Keeps the stack that the cache has just taken in, which starts at `now`, if
+    /// it was met before.
+    ///
+    /// # Safety
+    /// As [`Memo::node`].
+    #[inline(always)]
+    pub unsafe fn keep(&mut self, cache: &Cache, now: Registers, node: NodeId, span: &Span) {
+        let once = &mut self.once[node as usize % ONCE];
+        if *once != node {
+            *once = node;
+            return;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.put(cache, now, span) }
+    }
+
+    #[inline(never)]
+    unsafe fn put(&mut self, cache: &Cache, now: Registers, span: &Span) {
+        let Some(entry) = Entry::new(cache, now) else { return };
+        self.grow();
+        // SAFETY: the caller's promise.
+        let mut hash = unsafe { self.hash(now, span) };
+        let old = self.entries[self.index(hash)];
+        let parting = if old.pc == entry.pc && old.slot == entry.slot {
+            entry.parting(cache, &old)
+        } else if old.pc != 0 {
+            // Another stack's place: the return slot's own word leads to a second
+            // one, which is taken if it is free.
+            let second = self.entries[self.index(mix(hash ^ entry.pc))];
+            (second.pc == 0).then_some((0, entry.pc))
+        } else {
+            None
+        };
+        if let Some((offset, value)) = parting {
+            self.branches[Self::branch(hash)] = Branch { tag: hash as u32, offset };
+            hash = mix(hash ^ value);
+        }
+        self.entries[self.index(hash)] = entry;
+    }
+
+    /// Doubles the table where it has been written over and over. What it held
+    /// is found no more where its place is another one now.
+    fn grow(&mut self) {
+        self.written += 1;
+        if self.written > 4 * self.mask && (self.mask as usize) < ENTRIES - 1 {
+            self.written = 0;
+            self.mask = 2 * self.mask + 1;
+        }
+    }
+}
+
+impl Entry {
+    /// The stack that the cache holds, which starts at `now`. The leaf is as long as
+    /// it may be: the farther out the join lies, the longer it stays where it is.
+    fn new(cache: &Cache, now: Registers) -> Option<Entry> {
+        let top = cache.depth().checked_sub(1)?;
+        let frame = cache.frame_at(top)?;
+        if frame.pc != now.pc || frame.sp != now.sp {
+            return None;
+        }
+        let slot = now.sp - 8;
+        let mut entry = Entry {
+            pc: now.pc,
+            slot,
+            bp: now.bp,
+            node: frame.node,
+            live_bp: frame.live_bp,
+            // Always what they are: we are inside a function with this return slot.
+            values: [now.pc; LEAF],
+            ..EMPTY
+        };
+        let mut used = 0;
+        let mut join = top;
+        while let Some(outer) = join.checked_sub(1).and_then(|at| cache.frame_at(at)) {
+            let Some(count) = entry.take(cache, join, outer.pc, outer.sp, used) else { break };
+            used += count;
+            join -= 1;
+        }
+        let frame = cache.frame_at(join)?;
+        entry.join = u16::try_from(join).ok()?;
+        entry.join_sp = u32::try_from(frame.sp.wrapping_sub(slot)).ok()?;
+        (entry.join_node, entry.join_bp, entry.join_live_bp) = (frame.node, frame.bp, frame.live_bp);
+        Some(entry)
+    }
+
+    /// Where this stack, which the cache holds, parts from an older one with the same
+    /// innermost frame: the offset of the first word, in the order of the walk, that
+    /// is another one, and what it is here.
+    fn parting(&self, cache: &Cache, old: &Entry) -> Option<(u16, u64)> {
+        let mut index = cache.depth();
+        while index > usize::from(self.join) + 1 {
+            index -= 1;
+            let (addresses, values) = cache.words(index);
+            for (&address, &value) in addresses.iter().zip(values) {
+                let offset = (address.wrapping_sub(self.slot) / 8) as u16;
+                let known = old.offsets.iter().position(|&o| o == offset)?;
+                if old.values.get(known) != Some(&value) {
+                    return Some((offset, value));
+                }
+            }
+        }
+        None
+    }
+
+    /// Adds the words that led from frame `index` to the next one outward, which
+    /// starts at `pc` and `sp`, to the `used` ones. `None`, and nothing is added, if
+    /// the leaf must end here.
+    fn take(&mut self, cache: &Cache, index: usize, pc: u64, sp: u64, used: usize) -> Option<usize> {
+        let (addresses, values) = cache.words(index);
+        let count = addresses.len();
+        // The state of an interrupted frame is never met again.
+        if pc == 0 || used + count > LEAF {
+            return None;
+        }
+        let offset = |address: u64| {
+            let bytes = address.wrapping_sub(self.slot);
+            let inside = address >= self.slot && address < sp && bytes.is_multiple_of(8);
+            u16::try_from(bytes / 8).ok().filter(|_| inside)
+        };
+        if !addresses.iter().all(|&address| offset(address).is_some()) {
+            return None;
+        }
+        let last = values.iter().position(|&value| value == pc)?;
+        // The last place is the return address of the outermost frame so far: it
+        // goes to where the next one is put.
+        let mut at = LEAF - 1 - used;
+        let mut put = |i: usize| {
+            if let (Some(to), Some(value), Some(&address), Some(&from)) =
+                (self.offsets.get_mut(at), self.values.get_mut(at), addresses.get(i), values.get(i))
+            {
+                (*to, *value) = (((address - self.slot) / 8) as u16, from);
+            }
+            at = at.wrapping_sub(1);
+        };
+        put(last);
+        (0..count).filter(|&i| i != last).for_each(&mut put);
+        self.offsets.swap(LEAF - 1, LEAF - 1 - used);
+        self.values.swap(LEAF - 1, LEAF - 1 - used);
+        Some(count)
+    }
+}
