@@ -54,6 +54,16 @@ fn a_run_whose_gate_fails_exits_with_the_code_that_was_asked_for_and_names_the_c
 }
 
 #[test]
+fn what_nothing_points_to_fails_a_run_that_asks_for_it_and_the_scan_comes_by_itself() {
+    // The cache is still pointed to; the list and the name are not.
+    let failed = run(&["--fail-on", "leak=definite"], "leaks").expect_code(1);
+    let said = failed.ended.stderr();
+    assert!(said.contains("FAILED  leak=definite: 1.0 KiB, limit 0 B"), "{said}");
+    assert!(said.contains("most by leak_list (") && !said.contains("by fill_cache ("), "{said}");
+    run(&["--fail-on", "leak=definite"], "empty").expect_code(0);
+}
+
+#[test]
 fn a_double_free_fails_a_run_only_where_it_was_asked_for() {
     // glibc aborts at some double frees: the program dies of its signal then.
     let recorded = run(&["-q"], "double_free");
@@ -195,4 +205,29 @@ fn every_format_of_check_names_what_failed_at_its_line() {
     assert_eq!(document["gates"][1]["gate"], "max-leak");
     assert_eq!(document["gates"][1]["value"], LEAKED);
     assert_eq!(document["gates"][1]["sites"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn what_the_program_tells_leak_sanitizer_holds_here_too() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "leak:other\n").unwrap();
+    let options = format!("verbosity=0:suppressions={}", file.path().display());
+    for flags in [&["-O2"][..], &["-O0"], &["-O1", "-no-pie", "-fcf-protection=none"]] {
+        let program = Program::new("lsan_hooks.c").flags(flags).build();
+        let record = |variable: &str| {
+            record_with(&["-q"], |child| child.env("LSAN_OPTIONS", variable).arg("--").arg(&program))
+        };
+        let leaks = |recorded: &Recorded, more: &[&str]| {
+            let view = Highwater::command(["leaks", "--format", "gcc", "--method", "exit"]).args(more);
+            let text = view.arg(&recorded.trace).run().expect_code(0).stdout();
+            let bytes = |line: &str| Some(line.split("error: ").nth(1)?.split(' ').next()?.to_owned());
+            text.lines().filter_map(bytes).collect::<Vec<String>>()
+        };
+        let recorded = record("");
+        assert_eq!(leaks(&recorded, &[]), ["77", "5"], "{flags:?}");
+        assert_eq!(leaks(&recorded, &["--no-recorded-suppressions"]), ["1000", "77", "30", "5"]);
+        check(&recorded, &["--max-leak", "82"]).expect_code(0);
+        check(&recorded, &["--max-leak", "81"]).expect_code(1);
+        assert_eq!(leaks(&record(&options), &[]), ["77"], "{flags:?}");
+    }
 }

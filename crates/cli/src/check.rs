@@ -64,7 +64,7 @@ pub fn run(args: &Args, colour: Colour) -> ExitCode {
 }
 
 fn compare(args: &Args, colour: Colour, passed: &mut bool) -> anyhow::Result<()> {
-    let gates = args.gates.prepare(args.write_baseline.is_none())?;
+    let mut gates = args.gates.prepare(args.write_baseline.is_none())?;
     if gates.wanted.is_empty() && args.write_baseline.is_none() {
         bail!(
             "nothing to check: give --max-peak, --max-leak, --max-allocs, --max-temporary, --fail-on, \
@@ -72,6 +72,7 @@ fn compare(args: &Args, colour: Colour, passed: &mut bool) -> anyhow::Result<()>
         );
     }
     let mut session = args.trace.open()?;
+    gates.know(&session);
     let (replay, stats) = trace::replay(&mut session)?;
     if let Some(path) = &args.write_baseline {
         let baseline = Baseline::of(&mut session, &replay, &gates.rules);

@@ -57,6 +57,7 @@ pub struct Gates {
     pub wanted: Wanted,
     /// What does not count.
     pub rules: Suppressions,
+    suppressed: SuppressionArgs,
 }
 
 impl GateArgs {
@@ -95,7 +96,7 @@ impl GateArgs {
         };
         let tolerance = self.tolerance.or(file.tolerance);
         let wanted = Wanted { limits, sites: file.sites, findings, baseline, tolerance };
-        Ok(Gates { wanted, rules })
+        Ok(Gates { wanted, rules, suppressed: self.suppressed.clone() })
     }
 
     fn is_empty(&self) -> bool {
@@ -109,6 +110,11 @@ impl GateArgs {
 }
 
 impl Gates {
+    /// Adds the rules that the recorded program brought along.
+    pub fn know(&mut self, session: &Session) {
+        self.suppressed.add_recorded(&mut self.rules, session);
+    }
+
     /// Compares a finished replay of the whole trace.
     ///
     /// # Errors
@@ -132,5 +138,8 @@ pub fn baseline(path: &Path, rules: &Suppressions) -> anyhow::Result<Baseline> {
     let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
     let mut session = Session::open(path, options)?;
     let replay = session.replay()?;
-    Ok(Baseline::of(&mut session, &replay, rules))
+    // The leaks that its program meant are no leaks, as in the other recording.
+    let mut rules = rules.clone();
+    rules.add_recorded(&session.facts().meta);
+    Ok(Baseline::of(&mut session, &replay, &rules))
 }

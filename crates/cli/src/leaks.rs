@@ -45,9 +45,20 @@ pub struct SuppressionArgs {
     /// Hide what fits the rules of this file (leak:PATTERN lines, as LeakSanitizer reads them); may be repeated
     #[arg(long, value_name = "FILE")]
     suppressions: Vec<PathBuf>,
+    /// Do not apply what the recorded program tells LeakSanitizer (__lsan_default_suppressions, LSAN_OPTIONS)
+    #[arg(long)]
+    no_recorded_suppressions: bool,
 }
 
 impl SuppressionArgs {
+    /// Adds the rules that the recorded program brought along, unless they are
+    /// not wanted.
+    pub fn add_recorded(&self, rules: &mut Suppressions, session: &Session) {
+        if !self.no_recorded_suppressions {
+            rules.add_recorded(&session.facts().meta);
+        }
+    }
+
     /// The rules: the files' and the built-in ones.
     ///
     /// # Errors
@@ -182,6 +193,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         rules.add_known(baseline.known(&Baseline::default(), None));
     }
     let mut session = args.trace.open()?;
+    args.suppressed.add_recorded(&mut rules, &session);
     if let Some(addr) = args.who {
         return unreachable::who(&mut session, colour, addr, args.json);
     }
@@ -208,7 +220,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         no_wrappers: args.rank.no_wrappers,
         limit: args.rank.limit_at,
     };
-    let findings = findings(&session)?;
+    let findings = findings(&mut session)?;
     let ranking = rank::rank(&mut session, &evidence, &findings, &rules, &options);
     let format = args.format();
     if format == Format::Json {
@@ -277,8 +289,9 @@ fn window(args: &Args, colour: Colour, session: &mut Session, rules: &Suppressio
 }
 
 /// What methods found that need more than the events.
-fn findings(session: &Session) -> anyhow::Result<Findings> {
+fn findings(session: &mut Session) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
+    highwater_query::leaks::window::evidence(session, &mut findings)?;
     if let Scanned::Done(reach) = reach::of(session)? {
         findings.scan(&reach);
     }

@@ -115,6 +115,12 @@ fn sample(text: &str) -> Result<u64, String> {
 
 /// Runs and reports; exits as the program did.
 pub fn run(args: Args, colour: Colour) -> ExitCode {
+    let mut gates = match args.gates.prepare(false) {
+        Ok(gates) => gates,
+        Err(error) => return output::misconfigured(&error),
+    };
+    // Nobody can say what is lost without a look at the memory.
+    let scan = gates.wanted.findings.contains(&gates::Finding::LeakDefinite);
     let options = highwater_record::Options {
         output: args.output,
         force: args.force,
@@ -126,17 +132,13 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         validate: args.validate,
         drop_when_full: args.on_full == OnFull::Drop,
         follow_exec: args.follow == Follow::Exec,
-        leak_check: args.leak_check,
+        leak_check: args.leak_check || scan,
         max_trace_size: args.max_trace_size,
         ..Default::default()
     };
-    let gates = match args.gates.prepare(false) {
-        Ok(gates) => gates,
-        Err(error) => return output::misconfigured(&error),
-    };
     match highwater_record::run::run(&args.command, crate::AGENT, &options) {
         Ok(outcome) => {
-            let passed = report(&outcome, &gates, args.quiet, colour);
+            let passed = report(&outcome, &mut gates, args.quiet, colour);
             match outcome.status {
                 Status::Exited(_) if !passed => ExitCode::from(args.error_exitcode),
                 status => exit(status),
@@ -159,7 +161,7 @@ pub fn exit(status: Status) -> ExitCode {
 
 /// The summary of the last image, what else there is to say, and the gates:
 /// were they kept? A quiet run says nothing and looks only for gates.
-fn report(outcome: &Outcome, gates: &Gates, quiet: bool, colour: Colour) -> bool {
+fn report(outcome: &Outcome, gates: &mut Gates, quiet: bool, colour: Colour) -> bool {
     let say = |line: &str| {
         if !quiet {
             output::say(line)
@@ -229,10 +231,11 @@ impl Analysis {
         }
     }
 
-    fn gates(&mut self, gates: &Gates) -> anyhow::Result<Vec<gates::Gate>> {
+    fn gates(&mut self, gates: &mut Gates) -> anyhow::Result<Vec<gates::Gate>> {
         if gates.wanted.is_empty() {
             return Ok(Vec::new());
         }
+        gates.know(&self.session);
         gates.check(&mut self.session, &self.replay)
     }
 }

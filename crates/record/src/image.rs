@@ -15,6 +15,7 @@ use highwater_trace::{TraceError, Writer, WriterOptions};
 use crate::control::Status;
 use crate::counted;
 use crate::drain::Drain;
+use crate::lsan;
 use crate::memory::{Memory, futex_wake};
 use crate::names::{self, Fields};
 use crate::process;
@@ -102,6 +103,7 @@ impl Image {
             wall_ns: wall.saturating_sub(now_ns.saturating_sub(start_ns)),
             host: names::host(),
             options: options.remarks(),
+            suppressions: lsan::suppressions(&exe),
         };
         let how = WriterOptions {
             overwrite: options.force,

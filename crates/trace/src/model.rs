@@ -44,6 +44,19 @@ pub struct Meta {
     /// `no_times`, `no_stacks`, `no_history` (only what was alive at the end);
     /// `tick_hz=100` is the clock that their times were read from.
     pub options: Vec<String>,
+    /// What the program tells LeakSanitizer about leaks that are meant.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub suppressions: Vec<Suppressions>,
+}
+
+/// Rules of suppression, as LeakSanitizer reads them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Suppressions {
+    /// The function or file that they come from.
+    pub from: String,
+    /// The rules, a line each.
+    pub text: String,
 }
 
 impl Meta {

@@ -3,13 +3,14 @@
 use std::str::FromStr;
 
 use highwater_event::node::NodeId;
-use highwater_replay::{ErrorKind, Replay, SiteTotals};
+use highwater_replay::{ErrorKind, Replay, SiteTotals, Until};
 
 use super::baseline::{Baseline, Tolerance};
 use super::budget::{SiteBudget, Taken};
+use super::evidence::{Evidence, Slicing};
 use super::reach::{self, Class, Scanned};
 use super::suppressions::Suppressions;
-use super::{actions, report, window};
+use super::{actions, rank, report, window};
 use crate::group::{By, Group, Item, group};
 use crate::session::{QueryError, Session};
 
@@ -278,14 +279,7 @@ impl Check<'_> {
         let gate = match finding {
             Finding::LeakExit => {
                 let leaks = report::live(self.session, self.replay, By::Site, rules);
-                let bytes = leaks.bytes();
-                let blocks = leaks.groups.iter().map(|group| group.blocks).sum();
-                // A leaked block of no bytes is a leak.
-                if bytes == 0 {
-                    gate(blocks, false, leaks.groups, None)
-                } else {
-                    gate(bytes, true, leaks.groups, None)
-                }
+                leaked(finding, leaks.groups)
             }
             Finding::LeakDefinite => match reach::of(self.session)? {
                 Scanned::Not(reason) => gate(0, true, Vec::new(), Some(format!("not scanned: {reason}"))),
@@ -310,7 +304,14 @@ impl Check<'_> {
                     }
                 }
             },
-            Finding::LeakGrowth => gate(0, true, Vec::new(), Some("growth is not judged yet".to_string())),
+            Finding::LeakGrowth => {
+                let evidence = Evidence::collect(self.session, Until::End, Slicing::Events)?;
+                let options = rank::Options { method: rank::Method::Growth, ..rank::Options::default() };
+                let ranking =
+                    rank::rank(self.session, &evidence, &rank::Findings::default(), rules, &options);
+                let sites = ranking.suspects.into_iter().map(|suspect| suspect.group).collect();
+                leaked(finding, sites)
+            }
             Finding::LeakWindow => {
                 let marks = self.session.facts().marks.clone();
                 match window::series(&marks) {
@@ -318,7 +319,7 @@ impl Check<'_> {
                     Some(series) => {
                         let windows = window::of_series(&marks, &series);
                         let found = actions::find(self.session, windows, By::Site, rules)?;
-                        gate(found.bytes(), true, found.groups(), None)
+                        leaked(finding, found.groups())
                     }
                 }
             }
@@ -375,6 +376,15 @@ impl Check<'_> {
             gate.of = Some(budget.whose.text());
         }
     }
+}
+
+/// The gate of leaks, none of which may be: their bytes, or where they have none
+/// their number.
+fn leaked(finding: Finding, sites: Vec<Group>) -> Gate {
+    let bytes: u64 = sites.iter().map(|group| group.bytes).sum();
+    let blocks = sites.iter().map(|group| group.blocks).sum();
+    let (value, bytes) = if bytes == 0 { (blocks, false) } else { (bytes, true) };
+    Gate { name: finding.name(), of: None, limit: 0, value, bytes, sites, unknown: None }
 }
 
 fn item(node: NodeId, bytes: u64, blocks: u64) -> Item {

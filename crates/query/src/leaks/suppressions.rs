@@ -8,6 +8,7 @@
 
 use std::path::PathBuf;
 
+use highwater_trace::model::Meta;
 use rustc_hash::FxHashSet;
 
 use super::pattern::Pattern;
@@ -99,6 +100,14 @@ impl Suppressions {
             self.rules.push(Rule { text: line.to_string(), pattern: Pattern::new(pattern), site });
         }
         Ok(())
+    }
+
+    /// Adds what the recorded program itself tells LeakSanitizer. Its lines that
+    /// are no rules of ours are passed over: they are not the user's.
+    pub fn add_recorded(&mut self, meta: &Meta) {
+        for line in meta.suppressions.iter().flat_map(|part| part.text.lines()) {
+            let _ = self.add(line);
+        }
     }
 
     /// Hides what has one of these [fingerprints](fingerprint) too.

@@ -16,6 +16,7 @@ use highwater_replay::{LiveBlock, Replay, Until};
 use highwater_trace::model::{Event, Mark, Op, Special, Step};
 use rustc_hash::FxHashMap;
 
+use super::rank::Findings;
 use crate::session::{QueryError, Session};
 
 /// A window and the instant at which its blocks are looked for.
@@ -221,6 +222,33 @@ impl Origins {
     }
 }
 
+/// What the actions that the marks name left behind, as evidence for a ranking;
+/// nothing if they name none. Reads the trace once more.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn evidence(session: &mut Session, findings: &mut Findings) -> Result<(), QueryError> {
+    let marks = session.facts().marks.clone();
+    let Some(series) = series(&marks) else { return Ok(()) };
+    let windows = of_series(&marks, &series);
+    let found = survivors(session, &windows)?;
+    findings.windows = windows.len() as u64;
+    for list in found {
+        let mut of_stack: FxHashMap<NodeId, (u64, u64)> = FxHashMap::default();
+        for survivor in list {
+            let sum = of_stack.entry(survivor.block.node).or_default();
+            *sum = (sum.0 + 1, sum.1.saturating_add(survivor.block.size));
+        }
+        for (node, (blocks, bytes)) in of_stack {
+            let found = findings.stacks.entry(node).or_default();
+            found.windows += 1;
+            found.window_blocks += blocks;
+            found.window_bytes = found.window_bytes.saturating_add(bytes);
+        }
+    }
+    Ok(())
+}
+
 /// The windows between marks of one name, or of names that count (`A1`, `A2`,
 /// `A3`): each from one mark to the next, looked at one mark later (the last
 /// one at the next mark of any name, or at the end). `series` is the name, or
@@ -344,6 +372,29 @@ mod tests {
             .collect();
         // What A1 made and A2 kept is looked for when A3 begins.
         assert_eq!(sizes, [vec![2], vec![3]]);
+    }
+
+    #[test]
+    fn a_ranking_gets_what_each_stack_left_in_how_many_windows() {
+        let mut made = Made::default().node(1, 0, "main", "a.c", 1).node(2, 0, "fill", "a.c", 2);
+        for action in 0..4u64 {
+            made = made.mark("act", action * 20_000_000 + 5_000_000);
+        }
+        for action in 0..3u64 {
+            let node = if action == 1 { 2 } else { 1 };
+            made = made.alloc(0, 0x100 + action * 64, 10, 1).alloc(0, 0x1000 + action * 64, 5, node);
+        }
+        let mut session = made.session();
+        let mut findings = Findings::default();
+        evidence(&mut session, &mut findings).unwrap();
+        let of = |node| {
+            let found = &findings.stacks[&node];
+            (found.windows, found.window_blocks, found.window_bytes)
+        };
+        assert_eq!((findings.windows, of(1), of(2)), (3, (3, 5, 40), (1, 1, 5)));
+        let mut none = Findings::default();
+        evidence(&mut Made::default().session(), &mut none).unwrap();
+        assert_eq!(none.windows, 0);
     }
 
     #[test]

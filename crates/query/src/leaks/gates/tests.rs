@@ -152,6 +152,26 @@ fn a_leaked_block_of_no_bytes_is_a_leak() {
 }
 
 #[test]
+fn a_site_that_grows_all_the_time_fails_and_one_that_goes_up_and_down_does_not() {
+    let wanted = Wanted { findings: vec![Finding::LeakGrowth], ..Wanted::default() };
+    let run = |leaks: bool| {
+        let mut made = Made::default().node(1, 0, "main", "/src/main.c", 3).node(2, 1, "parse", "/p.c", 7);
+        for at in 0..3000u64 {
+            made = made.alloc(0, 0x10, 100, 1).free(0, 0x10);
+            made = made.alloc(0, 0x1000 + at * 64, 32, 2);
+            if !leaks {
+                made = made.free(0, 0x1000 + at * 64);
+            }
+        }
+        gates(made, &wanted)
+    };
+    assert_eq!(verdicts(&run(false)), [("leak=growth", 0, true, None)]);
+    let grown = run(true);
+    let [("leak=growth", value, false, Some("parse"))] = verdicts(&grown)[..] else { panic!("{grown:?}") };
+    assert!(value > 0);
+}
+
+#[test]
 fn words_of_fail_on_are_read() {
     assert_eq!("leak".parse(), Ok(FailOn(vec![Finding::LeakExit])));
     assert_eq!("any".parse::<FailOn>().unwrap().0.len(), 4);
