@@ -303,6 +303,27 @@ pub struct Plain {
     pub api: ApiKind,
 }
 
+/// How far the lengths of a header are moved for each tag, so that those of size,
+/// node and stamp lie where an alloc has them, from bit 0 on, and what a free has
+/// not is 0.
+const LENGTH_SHIFT: [u32; 4] = [0, 0, 6, 3];
+
+/// The entry point of a plain record, by its tag and the upper five bits of its
+/// header; those of a free without a stack are another record's.
+const PLAIN: [Option<ApiKind>; 128] = {
+    let mut kinds = [None; 128];
+    let mut code = 0;
+    while code < 32 {
+        if code >> 3 != 3 {
+            kinds[(TAG_ALLOC as usize) << 5 | code] = Some(SHORT[code >> 3]);
+        }
+        kinds[(TAG_FREE as usize) << 5 | code] = Some(ApiKind::Free);
+        kinds[(TAG_FREE_FULL as usize) << 5 | code] = FREES[code];
+        code += 1;
+    }
+    kinds
+};
+
 /// Reads records back from their columns.
 ///
 /// It holds places, not bytes: the same bytes must be given each time. Wrong
@@ -339,7 +360,7 @@ impl ColumnReader {
     /// behind it in `bytes`. Otherwise nothing is taken: see [`ColumnReader::next`].
     #[inline(always)]
     pub fn plain(&mut self, bytes: &[u8]) -> Option<Plain> {
-        let [head_at, ptr_at, size_at, node_at, time_at, _] = self.at;
+        let [head_at, ptr_at, size_at, node_at, time_at, rest_at] = self.at;
         if head_at >= self.end[HEAD] {
             return None;
         }
@@ -353,48 +374,33 @@ impl ColumnReader {
         let word = |at: usize| u64::from_le(unsafe { bytes.as_ptr().add(at).cast::<u64>().read_unaligned() });
         let header = word(head_at) as u32 & 0xffff;
         let load = |at: usize, len: u32| word(at) & mask(len as usize);
+        // Without a branch: whether an alloc or a free comes is hard to foresee.
+        let tag = header & 3;
+        let api = PLAIN[(tag << 5 | header >> 11) as usize]?;
         let ptr_len = header >> 2 & 7;
-        let delta = load(ptr_at, ptr_len);
-        let ptr = apply_pointer_delta(self.state.ptr, delta);
-        let plain = match (header & 3) as u8 {
-            TAG_ALLOC if header >> 14 != 3 => {
-                let (size_len, node_len, time_len) = (header >> 5 & 7, header >> 8 & 7, header >> 11 & 7);
-                let (size, node, time) =
-                    (load(size_at, size_len), load(node_at, node_len), load(time_at, time_len));
-                self.at[HEAD] = head_at + 2;
-                self.at[SIZE] = size_at + size_len as usize;
-                self.at[NODE] = node_at + node_len as usize;
-                self.at[TIME] = time_at + time_len as usize;
-                let node = u64::from(self.state.alloc_node).wrapping_add(unzigzag(node) as u64) as u32;
-                self.state.alloc_node = node;
-                self.state.stamp = self.state.stamp.wrapping_add(time);
-                Plain { stamp: self.state.stamp, ptr, size, node, api: SHORT[(header >> 14 & 3) as usize] }
-            }
-            TAG_FREE_FULL => {
-                let api = FREES[(header >> 11 & 31) as usize]?;
-                let (node_len, time_len) = (header >> 5 & 7, header >> 8 & 7);
-                let (node, time) = (load(node_at, node_len), load(time_at, time_len));
-                self.at[HEAD] = head_at + 2;
-                self.at[NODE] = node_at + node_len as usize;
-                self.at[TIME] = time_at + time_len as usize;
-                let node = u64::from(self.state.free_node).wrapping_add(unzigzag(node) as u64) as u32;
-                self.state.free_node = node;
-                self.state.stamp = self.state.stamp.wrapping_add(time);
-                Plain { stamp: self.state.stamp, ptr, size: 0, node, api }
-            }
-            TAG_FREE => {
-                let time_len = header >> 5 & 7;
-                let time = load(time_at, time_len);
-                self.at[HEAD] = head_at + 1;
-                self.at[TIME] = time_at + time_len as usize;
-                self.state.stamp = self.state.stamp.wrapping_add(time);
-                Plain { stamp: self.state.stamp, ptr, size: 0, node: 0, api: ApiKind::Free }
-            }
-            _ => return None,
-        };
-        self.at[PTR] = ptr_at + ptr_len as usize;
-        self.state.ptr = ptr;
-        Some(plain)
+        let lengths = (header >> 5) << LENGTH_SHIFT[tag as usize];
+        let (size_len, node_len, time_len) = (lengths & 7, lengths >> 3 & 7, lengths >> 6 & 7);
+        let ptr = apply_pointer_delta(self.state.ptr, load(ptr_at, ptr_len));
+        let (size, node, time) = (load(size_at, size_len), load(node_at, node_len), load(time_at, time_len));
+        let alloc = u64::from(tag == u32::from(TAG_ALLOC)).wrapping_neg();
+        let step = unzigzag(node) as u64;
+        let State { alloc_node, free_node, .. } = self.state;
+        let alloc_node = u64::from(alloc_node).wrapping_add(step & alloc) as u32;
+        let free_node = u64::from(free_node).wrapping_add(step & !alloc) as u32;
+        let stamp = self.state.stamp.wrapping_add(time);
+        let full = u32::from(tag == u32::from(TAG_FREE_FULL)).wrapping_neg();
+        let node = alloc_node & alloc as u32 | free_node & full;
+        let head_len = 2 - usize::from(tag == u32::from(TAG_FREE));
+        self.at = [
+            head_at + head_len,
+            ptr_at + ptr_len as usize,
+            size_at + size_len as usize,
+            node_at + node_len as usize,
+            time_at + time_len as usize,
+            rest_at,
+        ];
+        self.state = State { stamp, ptr, alloc_node, free_node };
+        Some(Plain { stamp, ptr, size, node, api })
     }
 
     /// The next record, or `None` at the end of the first column.

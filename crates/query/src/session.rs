@@ -322,18 +322,6 @@ impl Session {
         Ok(replay)
     }
 
-    /// Replays the trace up to an instant.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn replay_until(&mut self, until: Until) -> Result<Replay, QueryError> {
-        let source = self.source();
-        let mut steps = source.steps();
-        let replay = Replay::run_until(self.replay.clone(), until, || steps.next_in_epoch())?;
-        self.learn(&steps);
-        Ok(replay)
-    }
-
     /// Turns a named instant into one that a replay can stop at.
     ///
     /// # Errors

@@ -16,15 +16,16 @@ pub const MAX_THREAD: u32 = (1 << THREAD_BITS) - 1;
 /// Greatest seqno that a block keeps (46 bits).
 pub const MAX_SEQNO: u64 = (1 << (SEQNO_LOW_BITS + 6)) - 1;
 
-const LIVE: u64 = 1 << 63;
+/// The site of no live block.
+const NO_SITE: u32 = u32::MAX;
 const SEQNO_HIGH: u64 = 0x3f;
 
-/// One allocation, live or lately freed.
+/// One allocation.
 ///
 /// Packed, because a live set may hold hundreds of millions: the address; size
-/// (56 bits) and API kind (8); time (56), seqno's upper bits (6) and a flag;
+/// (56 bits) and API kind (8); time (56) and seqno's upper bits (6);
 /// thread index (24) and seqno's lower bits (40); site index.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C, packed(4))]
 pub struct Block {
     addr: u64,
@@ -84,19 +85,42 @@ impl Block {
     /// A live block.
     #[inline]
     pub fn live(fields: &Fields) -> Block {
+        let mut block = Block::EMPTY;
+        block.set(fields);
+        block
+    }
+
+    /// Makes it a live block. Word by word: a block that is made elsewhere and
+    /// copied here costs the processor a long wait for words in other widths.
+    #[inline(always)]
+    pub fn set(&mut self, fields: &Fields) {
         let seqno = fields.seqno.min(MAX_SEQNO);
-        Block {
-            addr: fields.addr,
-            size_api: fields.size.min(MAX_SIZE) | u64::from(fields.api) << SIZE_BITS,
-            ns_seqno: fields.ns.min(MAX_NS) | (seqno >> SEQNO_LOW_BITS) << NS_BITS | LIVE,
-            thread_seqno: (seqno & ((1 << SEQNO_LOW_BITS) - 1))
-                | u64::from(fields.thread.min(MAX_THREAD)) << SEQNO_LOW_BITS,
-            site: fields.site,
-        }
+        self.addr = fields.addr;
+        self.size_api = fields.size.min(MAX_SIZE) | u64::from(fields.api) << SIZE_BITS;
+        self.ns_seqno = fields.ns.min(MAX_NS) | (seqno >> SEQNO_LOW_BITS) << NS_BITS;
+        self.thread_seqno = (seqno & ((1 << SEQNO_LOW_BITS) - 1))
+            | u64::from(fields.thread.min(MAX_THREAD)) << SEQNO_LOW_BITS;
+        self.site = fields.site;
+    }
+
+    /// It lives no longer.
+    #[inline(always)]
+    pub fn end(&mut self) {
+        self.site = NO_SITE;
+    }
+
+    /// Takes over another, word by word.
+    #[inline(always)]
+    pub fn assign(&mut self, other: &Block) {
+        self.addr = other.addr;
+        self.size_api = other.size_api;
+        self.ns_seqno = other.ns_seqno;
+        self.thread_seqno = other.thread_seqno;
+        self.site = other.site;
     }
 
     /// The place of no block: never live, never found.
-    pub const EMPTY: Block = Block { addr: 0, size_api: 0, ns_seqno: 0, thread_seqno: 0, site: 0 };
+    pub const EMPTY: Block = Block { addr: 0, size_api: 0, ns_seqno: 0, thread_seqno: 0, site: NO_SITE };
 
     #[inline]
     pub fn addr(&self) -> u64 {
@@ -129,11 +153,7 @@ impl Block {
     }
     #[inline]
     pub fn is_live(&self) -> bool {
-        self.ns_seqno & LIVE != 0
-    }
-    #[inline]
-    pub fn set_live(&mut self, live: bool) {
-        if live { self.ns_seqno |= LIVE } else { self.ns_seqno &= !LIVE }
+        self.site != NO_SITE
     }
     #[inline]
     pub fn fields(&self) -> Fields {
@@ -163,14 +183,12 @@ mod tests {
             seqno: MAX_SEQNO,
             thread: MAX_THREAD,
             api: ApiKind::NewArrayAlignedNothrow as u8,
-            site: u32::MAX,
+            site: u32::MAX - 1,
         };
-        let mut block = Block::live(&fields);
+        let block = Block::live(&fields);
         assert_eq!(block.fields(), fields);
         assert!(block.is_live());
-        block.set_live(false);
-        assert!(!block.is_live());
-        assert_eq!(block.fields(), fields);
+        assert!(!Block::EMPTY.is_live());
         let small =
             Fields { addr: 16, size: 1, ns: 2, seqno: 3, thread: 4, api: ApiKind::New as u8, site: 5 };
         assert_eq!(Block::live(&small).fields(), small);

@@ -8,7 +8,7 @@
 use highwater_trace::model::Event;
 
 use crate::block::Fields;
-use crate::freed::Freed;
+use crate::freed::{Free, Freed};
 use crate::order::{Item, Kind};
 
 /// Events that an epoch has at most; a longer one is cut.
@@ -123,7 +123,8 @@ pub struct End {
 impl End {
     /// The end that a remembered free was.
     pub fn of(freed: &Freed) -> End {
-        End { thread: freed.thread, ns: freed.ns, temporary: freed.temporary, free: Some(freed.seqno) }
+        let Free { seqno, ns, thread, temporary, .. } = freed.free;
+        End { thread, ns, temporary, free: Some(seqno) }
     }
 }
 

@@ -1,26 +1,25 @@
 //! The memory of what was freed lately.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use highwater_event::api::ApiKind;
+use rustc_hash::FxHashMap;
 
-use crate::block::Fields;
-use crate::table::NOWHERE;
+use crate::block::Block;
 
-/// One free that released a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
-    /// Place of the block in the table, `NOWHERE` once the free was taken back.
-    pub place: u32,
-    /// From where.
-    pub node: u32,
-    /// The block; its seqno says whether the place still holds it.
-    pub block: Fields,
-    /// Seqno of the free.
+/// Searches from which on the ring keeps an index of its addresses: a program
+/// with a few foreign frees does not pay for one at each of its frees.
+const SEARCHES: u32 = 32;
+
+/// How a block was given back.
+#[derive(Clone, Copy, Debug)]
+pub struct Free {
+    /// Seqno of the free, `u64::MAX` once it was taken back.
     pub seqno: u64,
     /// When, ns.
     pub ns: u64,
+    /// From where.
+    pub node: u32,
     /// Index of the thread's totals.
     pub thread: u32,
     /// Through which entry point.
@@ -29,81 +28,222 @@ pub struct Freed {
     pub temporary: bool,
 }
 
-/// The latest frees, oldest first, in a bounded number.
+/// A block and its free.
+#[derive(Clone, Copy, Debug)]
+pub struct Freed {
+    /// The block.
+    pub block: Block,
+    /// Its free.
+    pub free: Free,
+}
+
+/// What stands in a ring before it is written.
+const NONE: Freed = Freed {
+    block: Block::EMPTY,
+    free: Free { seqno: u64::MAX, ns: 0, node: 0, thread: 0, api: ApiKind::Free, temporary: false },
+};
+
+/// The latest frees in a bounded number. Only written to while nothing is wrong:
+/// it is searched where something is freed twice.
 pub struct FreedRing {
-    ring: VecDeque<Freed>,
+    /// Free number `n` since the start is at `n` modulo the length.
+    ring: Vec<Freed>,
+    addrs: Vec<u64>,
+    /// Frees since the start.
+    count: u64,
+    /// Place of the next one.
+    next: usize,
     limit: usize,
+    searches: u32,
+    /// The number of the latest free at each address; empty while not kept.
+    index: FxHashMap<u64, u64>,
 }
 
 impl FreedRing {
     pub fn new(limit: usize) -> FreedRing {
-        FreedRing { ring: VecDeque::new(), limit: limit.max(1) }
+        FreedRing {
+            ring: Vec::new(),
+            addrs: Vec::new(),
+            count: 0,
+            next: 0,
+            limit: limit.max(1),
+            searches: 0,
+            index: FxHashMap::default(),
+        }
     }
 
-    /// Adds a free; the one that falls out for it is returned.
-    #[inline]
-    pub fn push(&mut self, freed: Freed) -> Option<Freed> {
-        let out = if self.ring.len() >= self.limit { self.ring.pop_front() } else { None };
-        self.ring.push_back(freed);
-        out
+    /// Adds a free; the oldest may fall out for it. Returns where it is.
+    #[inline(always)]
+    pub fn push(&mut self, block: &Block, free: &Free) -> usize {
+        let addr = block.addr();
+        if self.searches > SEARCHES {
+            self.note(addr);
+        }
+        let at = self.next;
+        if at >= self.ring.len() {
+            self.extend();
+        }
+        if let (Some(place), Some(of)) = (self.ring.get_mut(at), self.addrs.get_mut(at)) {
+            place.block.assign(block);
+            place.free.seqno = free.seqno;
+            place.free.ns = free.ns;
+            place.free.node = free.node;
+            place.free.thread = free.thread;
+            place.free.api = free.api;
+            place.free.temporary = free.temporary;
+            *of = addr;
+        }
+        self.count += 1;
+        self.next = if at + 1 == self.limit { 0 } else { at + 1 };
+        at
     }
 
-    /// The free of the block at `place` that was made by `alloc_seqno`. Looks
-    /// back one free after the other, and takes each from `budget`.
-    pub fn of_block(&self, place: u32, alloc_seqno: u64, budget: &mut u64) -> Option<Freed> {
-        for freed in self.ring.iter().rev() {
-            *budget = budget.checked_sub(1)?;
-            if freed.place == place && freed.block.seqno == alloc_seqno {
-                return Some(*freed);
+    /// Makes room for more, up to the limit.
+    #[cold]
+    fn extend(&mut self) {
+        let len = (self.ring.len() * 2).clamp(1024, self.limit.max(1024)).min(self.limit);
+        self.ring.resize(len, NONE);
+        self.addrs.resize(len, 0);
+    }
+
+    /// Says of the free that [`FreedRing::push`] put there whether it is temporary.
+    #[inline(always)]
+    pub fn set_temporary(&mut self, at: usize, temporary: bool) {
+        if let Some(freed) = self.ring.get_mut(at) {
+            freed.free.temporary = temporary;
+        }
+    }
+
+    /// Keeps the index in step with the free that comes.
+    #[cold]
+    fn note(&mut self, addr: u64) {
+        let number = self.count;
+        if let Some(out) = number.checked_sub(self.limit as u64)
+            && let Some(old) = self.addrs.get((out % self.limit as u64) as usize)
+            && self.index.get(old) == Some(&out)
+        {
+            self.index.remove(old);
+        }
+        self.index.insert(addr, number);
+    }
+
+    /// The number of the oldest free that is remembered.
+    fn oldest(&self) -> u64 {
+        self.count.saturating_sub(self.limit as u64)
+    }
+
+    fn at(&self, number: u64) -> Option<&Freed> {
+        self.ring.get((number % self.limit as u64) as usize)
+    }
+
+    /// The latest free at an address that was not taken back.
+    pub fn latest_at(&mut self, addr: u64) -> Option<Freed> {
+        self.searches = self.searches.saturating_add(1);
+        if self.searches == SEARCHES + 1 {
+            for number in self.oldest()..self.count {
+                if let Some(&of) = self.addrs.get((number % self.limit as u64) as usize) {
+                    self.index.insert(of, number);
+                }
             }
         }
-        None
+        let latest = match self.searches > SEARCHES {
+            true => self.index.get(&addr).and_then(|&number| self.at(number)).copied()?,
+            false => *self.ring.get(self.position(addr)?)?,
+        };
+        if latest.free.seqno != u64::MAX {
+            return Some(latest);
+        }
+        let numbers = self.oldest()..self.count;
+        let its = |freed: &&Freed| freed.block.addr() == addr && freed.free.seqno != u64::MAX;
+        numbers.rev().filter_map(|number| self.at(number)).find(its).copied()
     }
 
-    /// The blocks made at `place` by events of these seqnos, oldest first, and
+    /// Where the latest free at an address is, also one that was taken back.
+    fn position(&self, addr: u64) -> Option<usize> {
+        let (newer, older) = self.addrs.split_at_checked(self.next)?;
+        let older = if self.count < self.limit as u64 { &[] } else { older };
+        let last = |addrs: &[u64]| addrs.iter().rposition(|&of| of == addr);
+        last(newer).or_else(|| last(older).map(|at| at + self.next))
+    }
+
+    /// The blocks at `addr` made by events of these seqnos, oldest first, and
     /// their frees; of the latest `frees` frees.
-    pub fn at_place(&self, place: u32, seqnos: Range<u64>, frees: usize) -> Vec<Freed> {
-        let latest = self.ring.iter().rev().take(frees);
-        let its = |freed: &&Freed| freed.place == place && seqnos.contains(&freed.block.seqno);
-        let mut found: Vec<Freed> = latest.filter(its).copied().collect();
-        found.reverse();
-        found
+    pub fn at_addr(&self, addr: u64, seqnos: Range<u64>, frees: usize) -> Vec<Freed> {
+        let first = self.oldest().max(self.count.saturating_sub(frees as u64));
+        let its = |freed: &&Freed| {
+            freed.free.seqno != u64::MAX
+                && freed.block.addr() == addr
+                && seqnos.contains(&freed.block.seqno())
+        };
+        (first..self.count).filter_map(|number| self.at(number)).filter(its).copied().collect()
     }
 
-    /// Takes the free with this seqno back, and returns what it was.
-    pub fn cancel(&mut self, seqno: u64) -> Option<Freed> {
-        let freed =
-            self.ring.iter_mut().rev().find(|freed| freed.seqno == seqno && freed.place != NOWHERE)?;
-        let was = *freed;
-        freed.place = NOWHERE;
-        Some(was)
+    /// Takes the free with this seqno back.
+    pub fn cancel(&mut self, seqno: u64) {
+        for number in (self.oldest()..self.count).rev() {
+            let at = (number % self.limit as u64) as usize;
+            if let Some(freed) = self.ring.get_mut(at).filter(|freed| freed.free.seqno == seqno) {
+                freed.free.seqno = u64::MAX;
+                return;
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::Fields;
 
-    fn freed(place: u32, alloc_seqno: u64, seqno: u64) -> Freed {
+    fn push(ring: &mut FreedRing, addr: u64, alloc_seqno: u64, seqno: u64) {
+        let fields = Fields { addr, size: 1, ns: 0, seqno: alloc_seqno, thread: 0, api: 0, site: 0 };
         let api = ApiKind::Free;
-        let block = Fields { addr: 64, size: 1, ns: 0, seqno: alloc_seqno, thread: 0, api: 0, site: 0 };
-        Freed { place, node: 0, block, seqno, ns: 0, thread: 0, api, temporary: false }
+        let free = Free { seqno, ns: 0, node: 0, thread: 0, api, temporary: false };
+        ring.push(&Block::live(&fields), &free);
+    }
+
+    fn seqno_at(ring: &mut FreedRing, addr: u64) -> Option<u64> {
+        ring.latest_at(addr).map(|freed| freed.free.seqno)
     }
 
     #[test]
     fn the_oldest_falls_out_and_a_cancelled_one_is_not_found() {
-        let mut ring = FreedRing::new(2);
-        assert_eq!(ring.push(freed(1, 0, 1)), None);
-        assert_eq!(ring.push(freed(2, 2, 3)), None);
-        assert_eq!(ring.push(freed(1, 4, 5)), Some(freed(1, 0, 1)));
-        let mut budget = 4;
-        assert_eq!(ring.of_block(1, 0, &mut budget), None);
-        assert_eq!(ring.of_block(1, 4, &mut budget), Some(freed(1, 4, 5)));
-        assert_eq!(budget, 1);
-        assert_eq!(ring.at_place(1, 3..5, 2), [freed(1, 4, 5)]);
-        assert_eq!(ring.at_place(1, 0..4, 2), []);
-        assert_eq!(ring.cancel(5), Some(freed(1, 4, 5)));
-        assert_eq!(ring.cancel(5), None);
-        assert_eq!(ring.of_block(1, 4, &mut 9), None);
+        let mut ring = FreedRing::new(3);
+        push(&mut ring, 16, 0, 1);
+        push(&mut ring, 32, 2, 3);
+        push(&mut ring, 16, 4, 5);
+        assert_eq!((seqno_at(&mut ring, 16), seqno_at(&mut ring, 32)), (Some(5), Some(3)));
+        push(&mut ring, 48, 6, 7);
+        assert_eq!((seqno_at(&mut ring, 16), seqno_at(&mut ring, 48)), (Some(5), Some(7)));
+        push(&mut ring, 16, 8, 9);
+        assert_eq!((seqno_at(&mut ring, 16), seqno_at(&mut ring, 32)), (Some(9), None));
+        let its = |ring: &FreedRing, seqnos| {
+            ring.at_addr(16, seqnos, 3).iter().map(|freed| freed.free.seqno).collect::<Vec<_>>()
+        };
+        assert_eq!(its(&ring, 0..9), [5, 9]);
+        assert_eq!(its(&ring, 5..9), [9]);
+        ring.cancel(9);
+        assert_eq!(seqno_at(&mut ring, 16), Some(5));
+        assert_eq!(its(&ring, 0..9), [5]);
+    }
+
+    #[test]
+    fn many_searches_find_the_same() {
+        let (mut often, mut rarely) = (FreedRing::new(50), FreedRing::new(50));
+        let mut random = 7u64;
+        for seqno in 0..2_000 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let addr = (random >> 33) % 80 * 16;
+            for ring in [&mut often, &mut rarely] {
+                push(ring, addr, seqno, seqno);
+                if seqno % 17 == 0 {
+                    ring.cancel(seqno.saturating_sub(3));
+                }
+            }
+            rarely.searches = 0;
+            let wanted = (random >> 40) % 80 * 16;
+            assert_eq!(seqno_at(&mut often, wanted), seqno_at(&mut rarely, wanted), "{seqno}");
+        }
+        assert!(often.searches > SEARCHES && often.index.len() <= 50);
     }
 }

@@ -5,17 +5,19 @@
 //! and threads, and the constants that are named here, never by the length of
 //! the stream:
 //!
-//! * a live block: 36 bytes in a slab and at most 11.5 bytes of index (a table
-//!   of `u32` that is between 7/16 and 7/8 full), so at most 48 bytes. While the
-//!   index grows, the old one lives beside the new one for a moment;
+//! * a live block: 36 bytes in a slab and at most 16 bytes of index (lines of 64
+//!   bytes for four to eight entries), so at most 54 bytes. While the index grows,
+//!   the old one lives beside the new one for a moment;
 //! * the present epoch: 8 bytes an event, 8 MiB at most;
-//! * recently freed blocks ([`Options::remember_freed`], 262,144 by default): at
-//!   most 80 bytes each, 20 MiB in all, used only as far as there are any;
+//! * recently freed blocks ([`Options::remember_freed`], 262,144 by default): 80
+//!   bytes each, 20 MiB in all, used only as far as there are any, and as much
+//!   again to find them by address where many frees are of unknown blocks;
 //! * a site: about 100 bytes; a thread: about 120 bytes.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`replay`](mod@replay) | [`Replay`]: the pass itself |
+//! | [`feed`] | a trace's events into a replay, many at a time |
 //! | [`totals`] | what is counted: overall, a thread, a site |
 //! | [`live`] | the live set at an instant, survivors, the difference of two |
 //! | [`errors`] | double, invalid and mismatched frees |
@@ -37,11 +39,14 @@ mod block;
 mod contest;
 mod dense;
 pub mod errors;
+pub mod feed;
 mod freed;
 pub mod histogram;
+mod index;
 pub mod live;
 mod order;
 pub mod peak;
+mod prefetch;
 pub mod reach;
 pub mod replay;
 pub mod sampling;
@@ -57,6 +62,7 @@ mod model;
 mod properties;
 
 pub use errors::{AllocRecord, ErrorKind, FreeRecord, HeapError};
+pub use feed::Feed;
 pub use live::{LiveBlock, LiveDiff, diff};
 pub use replay::{Options, Replay, Until};
 pub use totals::{SiteTotals, ThreadTotals, Totals};

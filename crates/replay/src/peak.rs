@@ -46,11 +46,15 @@ pub struct Peak {
 
     /// Greatest live size in the epoch, as replayed.
     greatest: u64,
+    /// The latest group of each thread but the present one.
     groups: Vec<Group>,
+    /// The thread that acted last, and its latest group.
+    present: u32,
+    group: Group,
     /// Threads that acted in it.
     acting: Vec<u32>,
     /// By how much the true live size may exceed the replayed one now, and fall
-    /// short of it.
+    /// short of it, because of all threads but the present one.
     above: i64,
     below: i64,
     /// Bounds of the epoch's maximum.
@@ -61,6 +65,8 @@ pub struct Peak {
     lower: u64,
 }
 
+/// No thread.
+const NOBODY: u32 = u32::MAX;
 /// The stamp of a group whose stamp is not known.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -86,6 +92,8 @@ impl Peak {
             epoch: 0,
             greatest: 0,
             groups: Vec::new(),
+            present: NOBODY,
+            group: Group::default(),
             acting: Vec::new(),
             above: 0,
             below: 0,
@@ -104,8 +112,10 @@ impl Peak {
         self.epoch += 1;
         (self.upper, self.lower, self.slack) = (0, 0, 0);
         self.greatest = self.live_bytes;
-        self.epoch_upper = self.live_bytes.saturating_add_signed(self.above);
-        self.epoch_lower = self.live_bytes.saturating_add_signed(-self.below);
+        self.epoch_upper = 0;
+        self.epoch_upper = self.upper_now();
+        let below = self.below + self.group.now - self.group.least;
+        self.epoch_lower = self.live_bytes.saturating_add_signed(-below);
     }
 
     /// Ends the epoch.
@@ -116,9 +126,18 @@ impl Peak {
                 *group = Group::default();
             }
         }
+        (self.present, self.group) = (NOBODY, Group::default());
         (self.above, self.below, self.slack) = (0, 0, 0);
         self.greatest = self.live_bytes;
         (self.epoch_upper, self.epoch_lower) = (self.live_bytes, self.live_bytes);
+    }
+
+    /// The upper bound of the epoch, with the present group.
+    #[inline(always)]
+    fn upper_now(&self) -> u64 {
+        // While one thread acts, the bound is greatest when its net is.
+        let above = self.above + self.group.most - self.group.now;
+        self.epoch_upper.max(self.live_bytes.saturating_add_signed(above))
     }
 
     /// The bounds of the whole recording, with the present epoch.
@@ -126,60 +145,76 @@ impl Peak {
         if self.acting.len() <= 1 && self.slack == 0 {
             return (self.upper.max(self.greatest), self.lower.max(self.greatest));
         }
-        let upper = self.epoch_upper.max(self.greatest).saturating_add(self.slack);
+        let upper = self.upper_now().max(self.greatest).saturating_add(self.slack);
         let lower = self.epoch_lower.saturating_sub(self.slack);
         (self.upper.max(upper), self.lower.max(lower).max(self.live_bytes))
     }
 
     /// An event of `thread` with this stamp comes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tick(&mut self, thread: u32, stamp: u64) {
-        let place = thread as usize;
-        if place >= self.groups.len() {
-            self.groups.resize(place + 1, Group::default());
+        if thread != self.present || (self.group.stamp != stamp && self.group.stamp != UNKNOWN) {
+            self.next_group(thread, stamp);
         }
-        let Some(group) = self.groups.get_mut(place) else { return };
-        if group.acts && (group.stamp == stamp || group.stamp == UNKNOWN) {
-            group.stamp = stamp;
-            return;
-        }
-        if !group.acts {
-            self.acting.push(thread);
-        }
-        self.above -= group.most - group.now;
-        self.below -= group.now - group.least;
-        *group = Group { acts: true, stamp, ..Group::default() };
-        self.epoch_lower = self.epoch_lower.max(self.live_bytes.saturating_add_signed(-self.below));
+        self.group.stamp = stamp;
     }
 
-    #[inline]
-    fn net(&mut self, thread: u32, bytes: i64) {
+    fn next_group(&mut self, thread: u32, stamp: u64) {
+        let first = self.switch(thread);
+        if first || (self.group.stamp != stamp && self.group.stamp != UNKNOWN) {
+            self.epoch_upper = self.upper_now();
+            self.group = Group { acts: true, stamp, ..Group::default() };
+            self.epoch_lower = self.epoch_lower.max(self.live_bytes.saturating_add_signed(-self.below));
+        }
+    }
+
+    /// Makes another thread the present one; says whether it had not acted yet
+    /// in this epoch.
+    fn switch(&mut self, thread: u32) -> bool {
+        if thread == self.present {
+            return false;
+        }
+        self.epoch_upper = self.upper_now();
+        if let Some(group) = self.groups.get_mut(self.present as usize) {
+            *group = self.group;
+            self.above += group.most - group.now;
+            self.below += group.now - group.least;
+        }
         let place = thread as usize;
         if place >= self.groups.len() {
             self.groups.resize(place + 1, Group::default());
         }
-        let Some(group) = self.groups.get_mut(place) else { return };
-        if !group.acts {
-            // No event of its own yet (a realloc's failure, a repair).
-            (group.acts, group.stamp) = (true, UNKNOWN);
+        let Some(group) = self.groups.get_mut(place) else { return false };
+        let first = !group.acts;
+        if first {
+            // An event of its own need not come (a realloc's failure, a repair).
+            *group = Group { acts: true, stamp: UNKNOWN, ..Group::default() };
             self.acting.push(thread);
+        } else {
+            self.above -= group.most - group.now;
+            self.below -= group.now - group.least;
         }
-        self.above -= group.most - group.now;
-        self.below -= group.now - group.least;
+        (self.present, self.group) = (thread, *group);
+        first
+    }
+
+    #[inline(always)]
+    fn net(&mut self, bytes: i64) {
+        let group = &mut self.group;
         group.now = group.now.wrapping_add(bytes);
         group.most = group.most.max(group.now);
         group.least = group.least.min(group.now);
-        self.above += group.most - group.now;
-        self.below += group.now - group.least;
-        self.epoch_upper = self.epoch_upper.max(self.live_bytes.saturating_add_signed(self.above));
     }
 
     /// `blocks` blocks of `size` bytes together came, made by `thread`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, size: u64, blocks: u64, ns: u64, seqno: u64, thread: u32) {
+        if thread != self.present {
+            self.switch(thread);
+        }
         self.live_bytes = self.live_bytes.wrapping_add(size);
         self.live_blocks = self.live_blocks.wrapping_add(blocks);
-        self.net(thread, size.min(i64::MAX as u64) as i64);
+        self.net(size.min(i64::MAX as u64) as i64);
         self.greatest = self.greatest.max(self.live_bytes);
         if self.live_bytes > self.bytes {
             self.bytes = self.live_bytes;
@@ -191,11 +226,14 @@ impl Peak {
     }
 
     /// `blocks` blocks of `size` bytes together went, freed by `thread`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sub(&mut self, size: u64, blocks: u64, thread: u32) {
+        if thread != self.present {
+            self.switch(thread);
+        }
         self.live_bytes = self.live_bytes.wrapping_sub(size);
         self.live_blocks = self.live_blocks.wrapping_sub(blocks);
-        self.net(thread, -(size.min(i64::MAX as u64) as i64));
+        self.net(-(size.min(i64::MAX as u64) as i64));
     }
 
     /// Blocks of `size` bytes in all were in a wrong order in this epoch.

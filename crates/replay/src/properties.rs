@@ -198,6 +198,49 @@ proptest! {
     }
 
     #[test]
+    fn batches_are_the_same_as_steps(choices in choices(120), length in 1u32..40, most in 1usize..30) {
+        let steps = wild(&choices);
+        let mut one = Replay::new(Options::default());
+        let mut many = Replay::new(Options::default());
+        let mut batch = highwater_trace::Batch::default();
+        for (at, step) in (0u32..).zip(&steps) {
+            let epoch = 1 + at / length;
+            one.feed_in(epoch, step);
+            if batch.epoch != epoch || batch.events.len() >= most {
+                many.feed_batch(&batch);
+                batch = highwater_trace::Batch { epoch, ..highwater_trace::Batch::default() };
+            }
+            match step {
+                Step::Event(event) => {
+                    let Event { seqno, ns, stamp, thread, op, api, addr, node, pair } = *event;
+                    let size = if let Op::Alloc { size, .. } = op { size } else { 0 };
+                    if batch.events.is_empty() {
+                        batch.seqno = seqno;
+                    }
+                    let paired = op != Op::Free && pair.is_some();
+                    batch.events.push(highwater_trace::Brief { ns, stamp, addr, size, node, thread, api, paired });
+                }
+                Step::Special { .. } => {
+                    batch.last = Some(*step);
+                    many.feed_batch(&batch);
+                    batch = highwater_trace::Batch { epoch, ..highwater_trace::Batch::default() };
+                }
+            }
+        }
+        many.feed_batch(&batch);
+        one.finish();
+        many.finish();
+        prop_assert_eq!(one.totals(), many.totals());
+        prop_assert_eq!(one.live_set(), many.live_set());
+        prop_assert_eq!(one.errors(), many.errors());
+        prop_assert_eq!(one.threads(), many.threads());
+        prop_assert!(one.sites().eq(many.sites()));
+        prop_assert_eq!(one.sizes(), many.sizes());
+        prop_assert_eq!(one.lifetimes(), many.lifetimes());
+        prop_assert_eq!(one.series().points(), many.series().points());
+    }
+
+    #[test]
     fn stopping_early_is_the_same_as_a_shorter_stream(choices in choices(80), stop in 0u64..80) {
         let steps = wild(&choices);
         let mut stream = (0u32..).zip(steps.iter().copied());

@@ -1,10 +1,12 @@
 //! The pass itself.
 
+mod batch;
 mod settle;
 mod window;
 
 use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
+use highwater_trace::Brief;
 use highwater_trace::model::{Event, Op, Special, Step, ThreadNo};
 use rustc_hash::FxHashMap;
 
@@ -12,7 +14,7 @@ use crate::block::{Block, Fields, MAX_NS, MAX_SEQNO, MAX_SIZE, MAX_THREAD, famil
 use crate::contest::{Bad, Contest, End, Log, Made};
 use crate::dense::Dense;
 use crate::errors::{AllocRecord, ErrorKind, FreeRecord, HeapError, MAX_ERRORS};
-use crate::freed::{Freed, FreedRing};
+use crate::freed::{Free, FreedRing};
 use crate::histogram::Histogram;
 use crate::live::LiveBlock;
 use crate::order::Kind;
@@ -83,6 +85,8 @@ pub struct Replay {
     site_index: Dense,
     threads: Vec<ThreadTotals>,
     thread_index: Dense,
+    /// The latest one asked for and its index.
+    latest_thread: (ThreadNo, u32),
     usable: FxHashMap<u64, u64>,
     /// The events since the latest barrier.
     log: Log,
@@ -120,6 +124,14 @@ struct Half {
     block: Option<(Fields, End)>,
 }
 
+/// An event as those see it that settle what was wrong.
+#[cold]
+fn whole(brief: &Brief, seqno: u64) -> Event {
+    let Brief { ns, stamp, addr, size, node, thread, api, .. } = *brief;
+    let op = if api.is_free() { Op::Free } else { Op::Alloc { size, usable: None } };
+    Event { seqno, ns, stamp, thread, op, api, addr, node, pair: None }
+}
+
 impl Replay {
     /// A replay before the first event.
     pub fn new(options: Options) -> Replay {
@@ -134,6 +146,7 @@ impl Replay {
             site_index: Dense::default(),
             threads: Vec::new(),
             thread_index: Dense::default(),
+            latest_thread: (0, 0),
             usable: FxHashMap::default(),
             log: Log::default(),
             contests: FxHashMap::default(),
@@ -266,7 +279,7 @@ impl Replay {
     }
 
     /// What a block of the stream stands for.
-    #[inline]
+    #[inline(always)]
     pub fn weight(&self, size: u64, seqno: u64) -> Weight {
         match self.totals.sampled.rate {
             0 => Weight::whole(size),
@@ -307,8 +320,7 @@ impl Replay {
 
     /// The block that is alive at this address.
     pub fn block_at(&self, addr: u64) -> Option<LiveBlock> {
-        let block = self.table.get(self.table.find(addr)?);
-        block.is_live().then(|| self.live_block(block))
+        self.table.find(addr).map(|block| self.live_block(block))
     }
 
     fn live_block(&self, block: &Block) -> LiveBlock {
@@ -358,8 +370,21 @@ impl Replay {
 
     // ---- events ---------------------------------------------------------
 
-    #[inline]
     fn event(&mut self, event: &Event) {
+        let (size, usable) = match event.op {
+            Op::Alloc { size, usable } => (size, usable),
+            Op::Free => (0, None),
+        };
+        let Event { seqno, ns, stamp, thread, op, api, addr, node, pair } = *event;
+        let brief = Brief { ns, stamp, addr, size, node, thread, api, paired: pair.is_some() };
+        if let Some(usable) = usable {
+            self.usable.insert(seqno.min(MAX_SEQNO), usable);
+        }
+        self.brief(&brief, seqno, op == Op::Free);
+    }
+
+    #[inline(always)]
+    fn brief(&mut self, event: &Brief, seqno: u64, is_free: bool) {
         // Merged times do not go back; where a damaged trace makes them, the
         // latest stands, so that no lifetime becomes negative.
         if self.fed == 0 {
@@ -371,35 +396,32 @@ impl Replay {
         if self.log.is_full() {
             self.barrier();
         }
-        self.seqno = event.seqno;
+        self.seqno = seqno;
         if self.log.is_empty() {
-            self.epoch_seqno = event.seqno;
+            self.epoch_seqno = seqno;
         }
         let thread = self.thread(event.thread);
         self.peak.tick(thread, event.stamp);
-        let kind = if event.op == Op::Free { Kind::Free } else { Kind::Alloc };
+        let kind = if is_free { Kind::Free } else { Kind::Alloc };
         let at = self.log.push(event.addr, thread, family(event.api as u8), kind);
-        match event.op {
-            Op::Alloc { size, usable } => {
-                if let Some(usable) = usable {
-                    self.usable.insert(event.seqno.min(MAX_SEQNO), usable);
-                }
-                self.alloc(event, thread, size.min(MAX_SIZE), at);
-            }
-            Op::Free => self.free(event, thread, at),
+        if is_free {
+            self.free(event, seqno, thread, at);
+        } else {
+            self.alloc(event, seqno, thread, at);
         }
         self.series.note(self.now, self.peak.live_bytes);
     }
 
-    #[inline]
-    fn alloc(&mut self, event: &Event, thread: u32, size: u64, at: u32) {
-        let weight = self.weight(size, event.seqno);
+    #[inline(always)]
+    fn alloc(&mut self, event: &Brief, seqno: u64, thread: u32, at: u32) {
+        let size = event.size.min(MAX_SIZE);
+        let weight = self.weight(size, seqno);
         let (blocks, bytes) = (weight.blocks, weight.bytes);
         self.totals.allocations += blocks;
         self.totals.bytes_allocated = self.totals.bytes_allocated.wrapping_add(bytes);
         self.sizes.add_many(size, blocks);
         self.totals.by_api[event.api as usize & 63] += blocks;
-        if event.pair.is_some() {
+        if event.paired {
             self.totals.note_pair(event.api, blocks);
         }
         let (site, new) = self.site_index.index(event.node);
@@ -410,7 +432,7 @@ impl Replay {
             addr: event.addr,
             size,
             ns: self.now.min(MAX_NS),
-            seqno: event.seqno.min(MAX_SEQNO),
+            seqno: seqno.min(MAX_SEQNO),
             thread,
             api: event.api as u8,
             site,
@@ -438,7 +460,7 @@ impl Replay {
             }
         }
         let peak = self.peak.epoch;
-        self.peak.add(bytes, blocks, self.now, event.seqno, thread);
+        self.peak.add(bytes, blocks, self.now, seqno, thread);
         if self.totals.sampled.rate != 0 {
             self.totals.sampled.made(&weight);
             if self.peak.epoch != peak {
@@ -448,74 +470,67 @@ impl Replay {
     }
 
     /// Puts a new block into the table.
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, fields: &Fields, at: u32) {
-        let block = Block::live(fields);
-        match self.table.find(fields.addr) {
-            None => _ = self.table.insert(block),
-            Some(place) => {
-                let before = *self.table.get(place);
-                if before.is_live() {
-                    self.displaced(&before.fields(), at);
-                }
-                *self.table.get_mut(place) = block;
-            }
+        if let Some(before) = self.table.put(fields) {
+            self.replaces(fields, &before.fields(), at);
         }
         if !self.contests.is_empty() {
-            let usable = self.usable.get(&fields.seqno).copied();
-            if let Some(contest) = self.contests.get_mut(&fields.addr) {
-                contest.made.push(Made { at: Some(at), fields: *fields, usable, end: None });
-            }
+            self.note_made(fields, at);
         }
     }
 
-    #[inline]
-    fn free(&mut self, event: &Event, thread: u32, at: u32) {
+    /// A block has taken the place of one that lived at its address.
+    #[cold]
+    fn replaces(&mut self, block: &Fields, before: &Fields, at: u32) {
+        // What is there is noted before it goes.
+        self.table.put(before);
+        self.displaced(before, at);
+        self.table.put(block);
+    }
+
+    #[cold]
+    fn note_made(&mut self, fields: &Fields, at: u32) {
+        let usable = self.usable.get(&fields.seqno).copied();
+        if let Some(contest) = self.contests.get_mut(&fields.addr) {
+            contest.made.push(Made { at: Some(at), fields: *fields, usable, end: None });
+        }
+    }
+
+    #[inline(always)]
+    fn free(&mut self, event: &Brief, seqno: u64, thread: u32, at: u32) {
         self.totals.frees += 1;
         self.totals.by_api[event.api as usize & 63] += 1;
         if let Some(totals) = self.threads.get_mut(thread as usize) {
             totals.frees += 1;
             totals.last_ns = self.now;
         }
-        let Some(place) = self.table.find(event.addr) else {
-            return self.unknown(event, thread, at);
+        let ns = self.now;
+        // Whether it is temporary follows.
+        let free = Free { seqno, ns, node: event.node, thread, api: event.api, temporary: false };
+        let ring = &mut self.freed;
+        let taken = self.table.take(event.addr, |block| (block.fields(), ring.push(block, &free)));
+        let Some((fields, remembered)) = taken else {
+            return self.unknown(&whole(event, seqno), thread, at);
         };
-        let block = *self.table.get(place);
-        if !block.is_live() {
-            return self.unknown(event, thread, at);
-        }
-        let fields = block.fields();
         if !fields.matches(event.api) {
-            self.mismatched(event, &fields, at);
+            self.mismatched(&whole(event, seqno), &fields, at);
         }
-        self.table.get_mut(place).set_live(false);
         if self.totals.sampled.rate != 0 {
             // The event itself is counted; the others that it stands for:
             let others = self.weight(fields.size, fields.seqno).blocks - 1;
             self.count_frees(event.api, thread, others);
         }
         let temporary = self.released(&fields, thread);
-        let freed = Freed {
-            place,
-            node: event.node,
-            block: fields,
-            seqno: event.seqno,
-            ns: self.now,
-            thread,
-            api: event.api,
-            temporary,
-        };
-        if let Some(out) = self.freed.push(freed) {
-            self.forget(&out);
-        }
-        let end = End { thread, ns: self.now, temporary, free: Some(event.seqno) };
+        self.freed.set_temporary(remembered, temporary);
+        let end = End { thread, ns: self.now, temporary, free: Some(seqno) };
         if !self.contests.is_empty()
             && let Some(contest) = self.contests.get_mut(&event.addr)
         {
             contest.ended(fields.seqno, Some(end));
         }
         if matches!(event.api, ApiKind::ReallocFree | ApiKind::ReallocarrayFree) {
-            self.half(event, thread, at, Some((fields, end)));
+            self.half(&whole(event, seqno), thread, at, Some((fields, end)));
         }
     }
 
@@ -532,7 +547,7 @@ impl Replay {
 
     /// Accounts for a block that ends now, freed by `thread`; says whether it
     /// was temporary.
-    #[inline]
+    #[inline(always)]
     fn released(&mut self, block: &Fields, thread: u32) -> bool {
         let weight = self.weight(block.size, block.seqno);
         let (blocks, bytes) = (weight.blocks, weight.bytes);
@@ -569,17 +584,6 @@ impl Replay {
         temporary
     }
 
-    /// A free fell out of the memory: its block, if still free, is forgotten.
-    #[inline]
-    fn forget(&mut self, out: &Freed) {
-        if out.place != crate::table::NOWHERE {
-            let block = self.table.get(out.place);
-            if !block.is_live() && block.seqno() == out.block.seqno {
-                self.table.remove(out.place);
-            }
-        }
-    }
-
     // ---- bad frees ------------------------------------------------------
 
     /// Says what a free without a block was.
@@ -595,11 +599,11 @@ impl Replay {
                 free: self.free_record(event),
                 allocated: Some(self.alloc_record(&block)),
                 freed: bad.freed.map(|freed| FreeRecord {
-                    seqno: freed.seqno,
-                    ns: freed.ns,
-                    thread: self.thread_no(freed.thread),
-                    api: freed.api,
-                    node: freed.node,
+                    seqno: freed.free.seqno,
+                    ns: freed.free.ns,
+                    thread: self.thread_no(freed.free.thread),
+                    api: freed.free.api,
+                    node: freed.free.node,
                 }),
             };
             self.totals.double_free += 1;
@@ -621,7 +625,10 @@ impl Replay {
 
     #[cold]
     fn mismatched(&mut self, event: &Event, block: &Fields, at: u32) {
+        // What is there is noted before it goes.
+        self.table.put(block);
         self.contest(event.addr, at).mismatched.push(event.seqno);
+        self.table.take(event.addr, |_| ());
         self.totals.mismatched += 1;
         let error = HeapError {
             kind: ErrorKind::Mismatched,
@@ -742,11 +749,9 @@ impl Replay {
         if now {
             self.log.touch(half.at);
         }
-        let same = self.table.find(addr).filter(|&place| {
-            let there = self.table.get(place);
-            !there.is_live() && there.seqno() == block.seqno
-        });
-        if same.is_none() && now {
+        let same = self.table.find(addr).is_none()
+            && self.freed.latest_at(addr).is_some_and(|freed| freed.block.seqno() == block.seqno);
+        if !same && now {
             // Another thread was seen to have the address since.
             let at = self.log.next();
             return self.contest(addr, at).missing.push(half.at);
@@ -756,13 +761,12 @@ impl Replay {
             self.freed.cancel(seqno);
         }
         self.unreleased(block, end.thread, end.ns, end.temporary);
-        match same {
-            Some(place) if now => self.table.get_mut(place).set_live(true),
+        if same && now {
+            self.put_back(block);
+        } else {
             // As if its thread had made it again.
-            _ => {
-                let at = self.log.push(addr, by, family(api as u8), Kind::Alloc);
-                self.place(block, at);
-            }
+            let at = self.log.push(addr, by, family(api as u8), Kind::Alloc);
+            self.place(block, at);
         }
         if let Some(contest) = self.contests.get_mut(&addr) {
             contest.ended(block.seqno, None);
@@ -808,8 +812,17 @@ impl Replay {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn thread(&mut self, thread: ThreadNo) -> u32 {
+        if self.latest_thread.0 == thread && !self.threads.is_empty() {
+            return self.latest_thread.1;
+        }
+        let index = self.another_thread(thread);
+        self.latest_thread = (thread, index);
+        index
+    }
+
+    fn another_thread(&mut self, thread: ThreadNo) -> u32 {
         let (index, new) = self.thread_index.index(thread);
         if new && index <= MAX_THREAD {
             self.threads.push(ThreadTotals::new(thread, self.now));

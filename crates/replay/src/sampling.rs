@@ -102,6 +102,18 @@ impl Sampled {
         self.live_blocks_variance = self.live_blocks_variance.wrapping_sub(weight.blocks_variance);
     }
 
+    /// Of a window that begins now: only what lives counts so far.
+    pub(crate) fn restarted(&self) -> Sampled {
+        Sampled {
+            peak_variance: self.live_variance,
+            peak_blocks_variance: self.live_blocks_variance,
+            blocks: 0,
+            bytes_variance: 0,
+            blocks_variance: 0,
+            ..*self
+        }
+    }
+
     /// The live size is the greatest so far.
     #[inline]
     pub(crate) fn peaked(&mut self) {

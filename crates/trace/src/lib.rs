@@ -41,5 +41,5 @@ pub use frame::FORMAT_VERSION;
 pub use keyframe::Keyframe;
 pub use reader::Trace;
 pub use recording::Recording;
-pub use steps::Steps;
+pub use steps::{Batch, Brief, Steps};
 pub use writer::{Compression, Writer, WriterOptions};

@@ -4,6 +4,8 @@
 //! thread keep their order. The effective stamp of a record is the greatest
 //! stamp of its thread in the epoch so far, so the keys of a stream never fall.
 
+mod batch;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -18,6 +20,8 @@ use crate::group::{BlockInfo, Part, read_parts};
 use crate::model::{Event, Op, Special, Step, ThreadNo};
 use crate::reader::Trace;
 use crate::scan::{Buffers, info};
+
+pub use batch::{Batch, Brief};
 
 /// Where a record stands in the order of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +116,8 @@ pub struct Steps<'a> {
     lost: u64,
     buffers: Buffers,
     spare: Vec<Cursor>,
+    /// A step that [`Steps::next_batch`] met and has not given out, and its epoch.
+    held: Option<(u32, Step)>,
 }
 
 impl<'a> Steps<'a> {
@@ -138,6 +144,7 @@ impl<'a> Steps<'a> {
             lost: 0,
             buffers: Buffers::default(),
             spare: Vec::new(),
+            held: None,
         }
     }
 
@@ -175,6 +182,9 @@ impl<'a> Steps<'a> {
     pub fn next(&mut self) -> Result<Option<Step>, TraceError> {
         // Small enough to become a part of the caller's loop, where a step
         // needs no memory of its own.
+        if let Some((_, step)) = self.held.take() {
+            return Ok(Some(step));
+        }
         match self.next_plain() {
             Some(step) => Ok(Some(step)),
             None => self.next_any(),

@@ -45,6 +45,13 @@ proptest! {
         prop_assert_eq!(trace.warnings(), []);
         let want = expected_steps(&story, &trace);
         prop_assert_eq!(all_steps(&trace), want.clone());
+        // Many at a time they are the same.
+        let mut epochs = Vec::new();
+        let mut steps = trace.steps();
+        while let Some(step) = steps.next().expect("read") {
+            epochs.push((steps.epoch(), brief(&step)));
+        }
+        prop_assert_eq!(all_in_batches(&trace, flush * 5), epochs);
         // Entered anywhere, the numbers and pairs are the same.
         let middle = trace.event_count() / 2;
         let mut steps = trace.steps_from(middle);

@@ -1,10 +1,56 @@
 //! The heap at an instant, and what happened in a window.
 
-use highwater_replay::{LiveBlock, Options, Replay, Until};
+use highwater_replay::{Feed, LiveBlock, Options, Replay, Until};
 use highwater_trace::TraceError;
 use highwater_trace::model::Step;
 
 use super::{QueryError, Session, Source, StepStream};
+
+/// What is fed to a replay, from instant to instant.
+enum Stream<'a> {
+    Trace(Box<Feed<'a>>),
+    Made { steps: std::slice::Iter<'a, Step>, given: u32, seqno: u64 },
+}
+
+impl Stream<'_> {
+    /// Feeds `heap` up to an instant.
+    fn go_on(&mut self, heap: &mut Replay, until: Until, left: u64) -> Result<(), TraceError> {
+        match self {
+            Stream::Trace(feed) => feed.go_on(heap, until, left)?,
+            Stream::Made { steps, given, seqno } => {
+                while let Some(step) = steps.as_slice().first() {
+                    if let Step::Event(event) = step {
+                        if !until.includes(event.seqno, event.ns) {
+                            break;
+                        }
+                        *seqno = event.seqno + 1;
+                    }
+                    *given = given.wrapping_add(1);
+                    heap.feed_in(*given, step);
+                    steps.next();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The epoch of what was not fed, as far as it is known: always after a call
+    /// of [`Stream::go_on`]. `None` at the end.
+    fn epoch(&self) -> Option<u32> {
+        match self {
+            Stream::Trace(feed) => feed.epoch(),
+            Stream::Made { given, .. } => Some(given.wrapping_add(1)),
+        }
+    }
+
+    /// The seqno of the first event that was not fed.
+    fn seqno(&self) -> u64 {
+        match self {
+            Stream::Trace(feed) => feed.seqno(),
+            Stream::Made { seqno, .. } => *seqno,
+        }
+    }
+}
 
 impl Source {
     /// A place at or before an instant from which the heap is known: the stream
@@ -18,9 +64,31 @@ impl Source {
         let _ = until;
         Ok((self.steps(), Replay::new(options)))
     }
+
+    /// The same with a stream of many events at a time.
+    fn feed(&self, _until: Until, options: Options) -> Result<(Stream<'_>, Replay), TraceError> {
+        let stream = match self {
+            Source::Trace(trace) => Stream::Trace(Box::new(Feed::new(trace.steps()))),
+            Source::Made { steps, .. } => Stream::Made { steps: steps.iter(), given: 0, seqno: 0 },
+        };
+        Ok((stream, Replay::new(options)))
+    }
 }
 
 impl Session {
+    /// Replays the trace up to an instant. The result is not
+    /// [finished](Replay::finish).
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn replay_until(&mut self, until: Until) -> Result<Replay, QueryError> {
+        let source = self.source();
+        let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
+        stream.go_on(&mut heap, until, self.facts.events)?;
+        self.learn_from(&stream);
+        Ok(heap)
+    }
+
     /// The blocks that are alive at an instant, by seqno. What different threads
     /// did to one address up to the instant is in the order in which it can have
     /// happened.
@@ -29,9 +97,9 @@ impl Session {
     /// The file cannot be read.
     pub fn live_at(&mut self, until: Until) -> Result<Vec<LiveBlock>, QueryError> {
         let source = self.source();
-        let (mut steps, mut heap) = source.enter(until, self.replay.clone())?;
-        heap.go_on(until, || steps.next_in_epoch())?;
-        self.learn(&steps);
+        let (mut stream, mut heap) = source.feed(until, self.replay.clone())?;
+        stream.go_on(&mut heap, until, self.facts.events)?;
+        self.learn_from(&stream);
         heap.finish();
         Ok(heap.live_set())
     }
@@ -47,45 +115,34 @@ impl Session {
     /// The file cannot be read.
     pub fn window(&mut self, from: Until, to: Until) -> Result<Replay, QueryError> {
         let source = self.source();
-        let (mut steps, mut heap) = source.enter(from, self.replay.clone())?;
-        // A window without an event begins where it ends.
-        let mut begun = from == Until::Start;
-        let (mut seqno, mut fed) = (0, None);
-        // An epoch that ended before the window is decided before it, too.
-        let begin = |heap: &mut Replay, fed: Option<u32>, epoch: Option<u32>, seqno: u64| {
-            if fed != epoch {
-                heap.barrier();
-            }
-            heap.begin_window(seqno);
-        };
-        let mut behind = None;
-        while let Some((epoch, step)) = steps.next_in_epoch()? {
-            if let Step::Event(event) = &step {
-                if !to.includes(event.seqno, event.ns) {
-                    behind = Some(epoch);
-                    break;
-                }
-                if !begun && !from.includes(event.seqno, event.ns) {
-                    begun = true;
-                    begin(&mut heap, fed, Some(epoch), event.seqno);
-                }
-                seqno = event.seqno + 1;
-            }
-            heap.feed_in(epoch, &step);
-            fed = Some(epoch);
+        let (mut stream, mut heap) = source.feed(from, self.replay.clone())?;
+        if from != Until::Start {
+            stream.go_on(&mut heap, from, 0)?;
+            // An epoch that ended before the window is decided before it, too.
+            heap.ends_before(stream.epoch());
+            heap.begin_window(stream.seqno());
         }
-        if !begun {
-            begin(&mut heap, fed, behind, seqno);
-        }
-        self.learn(&steps);
+        stream.go_on(&mut heap, to, self.facts.events)?;
+        self.learn_from(&stream);
         heap.finish();
         Ok(heap)
     }
 
     /// Keeps what a stream found wrong with the file.
     pub fn learn(&mut self, steps: &StepStream<'_>) {
-        self.facts.lost_events = self.facts.lost_events.max(steps.lost_events());
-        for warning in steps.warnings() {
+        self.keep(steps.lost_events(), steps.warnings());
+    }
+
+    fn learn_from(&mut self, stream: &Stream<'_>) {
+        if let Stream::Trace(feed) = stream {
+            let warnings = feed.steps().warnings().iter().map(ToString::to_string);
+            self.keep(feed.steps().lost_events(), warnings.collect());
+        }
+    }
+
+    fn keep(&mut self, lost: u64, warnings: Vec<String>) {
+        self.facts.lost_events = self.facts.lost_events.max(lost);
+        for warning in warnings {
             if !self.facts.warnings.contains(&warning) {
                 self.facts.warnings.push(warning);
             }

@@ -6,9 +6,9 @@ use highwater_trace::model::Event;
 use rustc_hash::FxHashMap;
 
 use super::{Half, Replay};
-use crate::block::{Block, Fields, family};
+use crate::block::{Fields, family};
 use crate::contest::{Bad, Contest, End, LONGEST_EPOCH, Made, low48};
-use crate::freed::Freed;
+use crate::freed::Free;
 use crate::order::{self, ANY_FAMILY, Item, Kind, Live};
 
 /// A block's place among those of a contested address.
@@ -42,14 +42,13 @@ impl Replay {
 
     /// The latest block at an address and its end, if that is remembered.
     fn present(&mut self, addr: u64) -> Option<Made> {
-        let place = self.table.find(addr)?;
-        let block = *self.table.get(place);
-        let fields = block.fields();
-        let mut end = None;
-        if !block.is_live() {
-            let freed = self.freed.of_block(place, fields.seqno, &mut self.search_budget)?;
-            end = Some(End::of(&freed));
-        }
+        let (fields, end) = match self.table.find(addr) {
+            Some(block) => (block.fields(), None),
+            None => {
+                let freed = self.freed.latest_at(addr)?;
+                (freed.block.fields(), Some(End::of(&freed)))
+            }
+        };
         Some(Made { at: None, fields, usable: self.usable.get(&fields.seqno).copied(), end })
     }
 
@@ -58,13 +57,10 @@ impl Replay {
     pub(super) fn unknown(&mut self, event: &Event, thread: u32, at: u32) {
         let mut bad = Bad { event: *event, at, undone: false, inside: None, before: None, freed: None };
         // What is there is noted now: at the epoch's end it may have gone.
-        match self.table.find(event.addr) {
-            None => bad.inside = self.around(event.addr),
-            Some(place) => {
-                let block = *self.table.get(place);
-                bad.before = Some(block.fields());
-                bad.freed = self.freed.of_block(place, block.seqno(), &mut self.search_budget);
-            }
+        bad.freed = self.freed.latest_at(event.addr);
+        bad.before = bad.freed.map(|freed| freed.block.fields());
+        if bad.before.is_none() {
+            bad.inside = self.around(event.addr);
         }
         self.contest(event.addr, at).bad.push(bad);
         if matches!(event.api, ApiKind::ReallocFree | ApiKind::ReallocarrayFree) {
@@ -186,21 +182,19 @@ impl Replay {
     /// One of the `count` blocks that were made and freed at an address in this
     /// epoch, before the contest began.
     fn made_before(&self, contest: &Contest, number: usize, count: usize) -> Option<Made> {
-        let place = self.table.find(contest.addr)?;
         let seqnos = self.epoch_seqno..contest.seqno;
-        let freed = self.freed.at_place(place, seqnos, LONGEST_EPOCH);
+        let freed = self.freed.at_addr(contest.addr, seqnos, LONGEST_EPOCH);
         // The latest of them may live, or have ended otherwise.
         if freed.len() != count && freed.len() + 1 != count {
             return None;
         }
         let freed = freed.get(number)?;
-        Some(Made { at: None, fields: freed.block, usable: None, end: Some(End::of(freed)) })
+        Some(Made { at: None, fields: freed.block.fields(), usable: None, end: Some(End::of(freed)) })
     }
 
     /// Makes the table hold the block that lives at a contested address.
     fn leave(&mut self, contest: &mut Contest, last: Last) {
-        let place = self.table.find(contest.addr);
-        let present = place.map(|place| *self.table.get(place)).filter(Block::is_live);
+        let present = self.table.find(contest.addr).copied();
         let wanted = match last {
             Last::Nothing => None,
             Last::Known(made) => Some(made),
@@ -211,30 +205,19 @@ impl Replay {
         if present.map(|block| block.seqno()) == wanted.map(|made| made.fields.seqno) {
             return;
         }
-        if let (Some(block), Some(place)) = (present, place) {
+        if let Some(block) = present {
             // The latest of the frees that found nothing was its own.
             let by = contest.bad.last().map(|bad| bad.event);
             let fields = block.fields();
             let thread = by.map_or(fields.thread, |event| self.thread(event.thread));
-            self.table.get_mut(place).set_live(false);
+            self.table.take(contest.addr, |_| ());
             let temporary = self.released(&fields, thread);
             let free = by.map(|event| event.seqno);
             contest.ended(fields.seqno, Some(End { thread, ns: self.now, temporary, free }));
             if let Some(event) = by {
                 let (node, api) = (event.node, event.api);
-                let freed = Freed {
-                    place,
-                    node,
-                    block: fields,
-                    seqno: event.seqno,
-                    ns: self.now,
-                    thread,
-                    api,
-                    temporary,
-                };
-                if let Some(out) = self.freed.push(freed) {
-                    self.forget(&out);
-                }
+                let (seqno, ns) = (event.seqno, self.now);
+                self.freed.push(&block, &Free { seqno, ns, node, thread, api, temporary });
             }
         }
         let Some(made) = wanted else { return };
@@ -254,12 +237,8 @@ impl Replay {
     }
 
     /// Puts a block that lives after all into the table.
-    fn put_back(&mut self, fields: &Fields) {
-        let block = Block::live(fields);
-        match self.table.find(fields.addr) {
-            Some(place) => *self.table.get_mut(place) = block,
-            None => _ = self.table.insert(block),
-        }
+    pub(super) fn put_back(&mut self, fields: &Fields) {
+        self.table.put(fields);
     }
 
     /// Remembers the block of a realloc that may fail.

@@ -19,12 +19,14 @@ impl Replay {
     /// [series](Replay::series) is 0 before the window.
     pub fn begin_window(&mut self, seqno: u64) {
         self.window = Some(seqno);
-        self.totals = Totals { first_ns: self.now, last_ns: self.now, ..Totals::default() };
+        let sampled = self.totals.sampled.restarted();
+        self.totals = Totals { first_ns: self.now, last_ns: self.now, sampled, ..Totals::default() };
         self.fed = 0;
         self.peak.restart(self.now, seqno.saturating_sub(1));
         for site in &mut self.sites {
             site.settle(self.peak.epoch);
             (site.allocations, site.bytes, site.frees, site.temporary) = (0, 0, 0, 0);
+            site.variance = 0;
         }
         for thread in &mut self.threads {
             (thread.allocations, thread.frees, thread.temporary) = (0, 0, 0);

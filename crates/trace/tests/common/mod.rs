@@ -207,3 +207,36 @@ pub fn all_steps(trace: &Trace) -> Vec<Step> {
     }
     all
 }
+
+/// All steps by [`highwater_trace::Steps::next_batch`], at most `most` events at a time,
+/// each with its epoch.
+pub fn all_in_batches(trace: &Trace, most: usize) -> Vec<(u32, Step)> {
+    let mut steps = trace.steps();
+    let mut batch = highwater_trace::Batch::default();
+    let mut all = Vec::new();
+    while steps.next_batch(&mut batch, most).expect("read") {
+        assert!(batch.events.len() <= most);
+        for (seqno, brief) in (batch.seqno..).zip(&batch.events) {
+            let highwater_trace::Brief { ns, stamp, addr, size, node, thread, api, paired } = *brief;
+            let op = if api.is_free() { Op::Free } else { Op::Alloc { size, usable: None } };
+            let pair = paired.then_some(u64::MAX);
+            all.push((
+                batch.epoch,
+                Step::Event(Event { seqno, ns, stamp, thread, op, api, addr, node, pair }),
+            ));
+        }
+        all.extend(batch.last.map(|step| (batch.epoch, step)));
+    }
+    all
+}
+
+/// A step as a batch tells it: that it is the second half of a realloc, not of which.
+pub fn brief(step: &Step) -> Step {
+    let mut step = *step;
+    if let Step::Event(event) = &mut step
+        && !matches!(event.op, Op::Alloc { usable: Some(_), .. })
+    {
+        event.pair = event.pair.filter(|_| event.op != Op::Free).map(|_| u64::MAX);
+    }
+    step
+}
