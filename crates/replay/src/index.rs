@@ -222,7 +222,7 @@ mod tests {
         let mut line = Line::default();
         for entry in 0..WIDTH {
             assert_eq!(line.matches(0).count_ones() as usize, WIDTH - entry);
-            assert_eq!(line.matches(0) & 1 << (entry % 8 * 8 + entry / 8) != 0, true);
+            assert!(line.matches(0) & 1 << (entry % 8 * 8 + entry / 8) != 0);
             line.set(entry, 7 + (entry as u8 & 1));
         }
         assert_eq!((line.matches(7).count_ones(), line.matches(8).count_ones()), (6, 6));
