@@ -8,6 +8,7 @@ use highwater_event::node::NodeId;
 use highwater_replay::LiveBlock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::capability::Capability;
 use crate::nearest;
 use crate::session::{QueryError, Session};
 use crate::stack::{base_name, function_name};
@@ -196,13 +197,24 @@ fn letters(text: &str, known: &[SortKey]) -> Result<Vec<SortOrder>, String> {
 /// Lifetimes are looked for in the rest of the trace.
 ///
 /// # Errors
-/// The file cannot be read.
+/// The trace lacks what a key compares; the file cannot be read.
 pub fn blocks(
     session: &mut Session,
     blocks: &mut [LiveBlock],
     keys: &[SortOrder],
     reverse: bool,
 ) -> Result<(), QueryError> {
+    for order in keys {
+        let need = match order.key {
+            Thread => Capability::Threads,
+            Time => Capability::Times,
+            Lifetime => Capability::History,
+            Stack => Capability::Stacks,
+            Site | Function | File => Capability::Names,
+            _ => continue,
+        };
+        need.require(session.facts(), "-S")?;
+    }
     let lives = if keys.iter().any(|order| order.key == Lifetime) {
         lifetimes(session, blocks)?
     } else {

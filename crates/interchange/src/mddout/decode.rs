@@ -76,7 +76,7 @@ impl Fields {
         Some(Event {
             seq: self.number(entry, field::SEQ + side)? as u32,
             kind: self.number(entry, field::KIND + side).unwrap_or(0) as u8,
-            thread: self.number(entry, field::THREAD + side).map(|t| t as u8).filter(|&t| t != 0),
+            thread: self.number(entry, field::THREAD + side).map(|t| t as u32 & 0xff).filter(|&t| t != 0),
             flags: self.number(entry, field::FLAGS + side).unwrap_or(0) as u16,
             time: self.number(entry, field::TIME + side),
             backtrace: backtrace.unwrap_or_default(),
@@ -305,7 +305,7 @@ fn check(dump: &mut Dump) {
     let mut unknown = 0;
     let ends = dump.history.iter_mut().flat_map(|p| [&mut p.block.made, &mut p.ended]);
     for event in dump.live.iter_mut().map(|b| &mut b.made).chain(ends) {
-        if event.thread.is_some_and(|t| usize::from(t) > threads) {
+        if event.thread.is_some_and(|t| t as usize > threads) {
             event.thread = None;
             unknown += 1;
         }

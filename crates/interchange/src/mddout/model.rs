@@ -120,7 +120,7 @@ pub struct Event {
     /// Entry point: [`highwater_event::api::ApiKind`]'s number, from 64 on the program's own.
     pub kind: u8,
     /// Number of the thread from 1, `None` where unknown.
-    pub thread: Option<u8>,
+    pub thread: Option<u32>,
     /// [`flag`]
     pub flags: u16,
     /// In ticks.
@@ -252,8 +252,8 @@ impl Dump {
     }
 
     /// A thread by its number.
-    pub fn thread(&self, number: u8) -> Option<&Thread> {
-        self.threads.get(usize::from(number).checked_sub(1)?)
+    pub fn thread(&self, number: u32) -> Option<&Thread> {
+        self.threads.get((number as usize).checked_sub(1)?)
     }
 
     /// Is anything wrong that makes the records doubtful (and not only few)?

@@ -183,7 +183,7 @@ pub fn recording(
         let room_left = trusted.iter().filter(|&&pc| pc != 0).count() < usize::from(last.options.backtrace);
         let exact = matches!(last.options.unwind, Unwind::Tables | Unwind::FramePointer);
         let api = api(last, event.kind, ended.is_some());
-        let thread = u32::from(event.thread.unwrap_or(0));
+        let thread = event.thread.unwrap_or(0);
         threads.entry(thread).or_insert(now);
         let seqno = next_seqno - u64::from(next.wrapping_sub(event.seq));
         let pair = match ended {
@@ -208,11 +208,10 @@ pub fn recording(
             pair,
         });
     }
-    let name = |thread: u32| u8::try_from(thread).ok().and_then(|number| last.thread(number));
     let threads = threads.into_iter().map(|(thread, start)| ThreadDef {
         thread,
         tid: thread,
-        name: name(thread).map(|thread| thread.name.clone()).unwrap_or_default(),
+        name: last.thread(thread).map(|thread| thread.name.clone()).unwrap_or_default(),
         start,
     });
     let recording = Recording {

@@ -281,7 +281,7 @@ pub fn memory(dump: &Dump, base: u64) -> Vec<u8> {
 #[cfg(test)]
 pub(crate) fn sample() -> Dump {
     use super::model::*;
-    let event = |seq: u32, kind: u8, thread: u8| Event {
+    let event = |seq: u32, kind: u8, thread: u32| Event {
         seq,
         kind,
         thread: Some(thread),

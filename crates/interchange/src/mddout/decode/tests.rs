@@ -8,7 +8,7 @@ fn events(options: Options, next: u32) -> impl Strategy<Value = Event> {
         move |(seq, kind, thread, time, pcs)| Event {
             seq,
             kind,
-            thread: (options.thread && thread > 0).then_some(thread),
+            thread: (options.thread && thread > 0).then_some(u32::from(thread)),
             flags: 0,
             time: options.time.then_some(time.into()),
             backtrace: pcs.into_iter().take(options.backtrace.into()).map(u64::from).collect(),

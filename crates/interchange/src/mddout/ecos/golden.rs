@@ -80,7 +80,7 @@ impl Names for Consume {
     }
 }
 
-fn event(seq: u32, kind: u8, time: u64, thread: u8, pc: u64) -> Event {
+fn event(seq: u32, kind: u8, time: u64, thread: u32, pc: u64) -> Event {
     Event { seq, kind, thread: Some(thread), flags: 0, time: Some(time), backtrace: vec![pc] }
 }
 

@@ -5,7 +5,7 @@
 //! Beyond ecosmdd: sizes and addresses in filters may be hexadecimal (`0x…`) or
 //! end in `k` or `M`; sorts are stable with the number of the event as the last
 //! key; `--force` takes an executable that does not fit the dump; what is wrong
-//! with a dump goes to stderr.
+//! with a dump goes to stderr; a `.hwt` trace may stand for a dump ([`of_trace`]).
 
 mod args;
 mod diff;
@@ -14,6 +14,7 @@ mod format;
 mod glob;
 mod history;
 mod names;
+mod of_trace;
 mod record;
 mod select;
 mod stats;
@@ -30,6 +31,7 @@ use super::{ReadError, matching, read};
 pub(super) use args::is_executable;
 use args::{Command, Options};
 pub use names::{Names, Place};
+use of_trace::{OfTrace, TraceNames};
 
 /// How the four commands are used.
 pub const USAGE: &str = "\
@@ -110,8 +112,18 @@ fn execute(args: &[OsString], out: &mut dyn Write, err: &mut dyn Write) -> Resul
     }
     let mut exe = options.exe.clone();
     let mut dumps = Vec::new();
+    let mut trace = None;
     for file in &options.files {
         let name = file.to_string_lossy().into_owned();
+        if of_trace::is_trace(Path::new(file)) {
+            let of = OfTrace::open(Path::new(file))?;
+            for warning in of.warnings() {
+                writeln!(err, "highwater: {name}: {warning}")?;
+            }
+            dumps.push(Named { name, dump: of.dump()? });
+            trace = Some(of);
+            continue;
+        }
         match read(Path::new(file)) {
             Ok(dump) => dumps.push(Named { name, dump }),
             Err(error) => return Err(Failure::Read { file: name, error }),
@@ -122,12 +134,27 @@ fn execute(args: &[OsString], out: &mut dyn Write, err: &mut dyn Write) -> Resul
             writeln!(err, "highwater: {}: {problem}", d.name)?;
         }
     }
-    let mut names = match (exe.take(), dumps.last()) {
-        (Some(path), Some(last)) => Some(open(Path::new(&path), last, options.force, err)?),
+    let mut names: Option<Box<dyn Names>> = match (exe.take(), dumps.last()) {
+        (Some(path), Some(last)) => {
+            let exe = open(Path::new(&path), last, options.force, err)?;
+            Some(match &trace {
+                // It knows where each of its libraries lies.
+                Some(trace) => Box::new(TraceNames::new(trace)),
+                None => Box::new(exe),
+            })
+        }
         _ => None,
     };
-    let names = names.as_mut().map(|n| n as &mut dyn Names);
-    show(&options, &dumps, names, out)
+    let names = names.as_mut().map(|n| n.as_mut() as &mut dyn Names);
+    match (&trace, dumps.as_slice()) {
+        (Some(trace), [one]) if options.command == Command::History => {
+            trace.history(&options, one, names, out)
+        }
+        (Some(_), [_, ..]) if options.command == Command::History => {
+            Err(Failure::Missing("history takes one trace, or the dumps of one run".into()))
+        }
+        _ => show(&options, &dumps, names, out),
+    }
 }
 
 /// Writes what the command shows of dumps that have been read.
