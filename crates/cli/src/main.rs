@@ -23,6 +23,7 @@ mod standing;
 mod stats;
 mod threads;
 mod trace;
+mod tree;
 mod unreachable;
 mod view;
 mod windows;
@@ -74,6 +75,8 @@ enum Command {
     History(history::Args),
     /// What is new, gone, grown or shrunk between two runs, builds or instants
     Diff(diff::Args),
+    /// Who called whom, and what that holds
+    Tree(tree::Args),
     /// Bad frees: double, invalid, mismatched
     Errors(errors::Args),
     /// What each thread did
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => output::finish(dump::run(&args, colour)),
         Command::History(args) => output::finish(history::run(&args, colour)),
         Command::Diff(args) => output::finish(diff::run(&args, colour)),
+        Command::Tree(args) => output::finish(tree::run(&args, colour)),
         Command::Errors(args) => output::finish(errors::run(&args, colour)),
         Command::Threads(args) => output::finish(threads::run(&args, colour)),
         Command::Check(args) => check::run(&args, colour),

@@ -388,7 +388,7 @@ pub fn group(session: &mut Session, items: impl IntoIterator<Item = Item>, by: B
     }
     let mut groups: Vec<Group> = sums
         .into_iter()
-        .map(|(key, sum)| Group { label: label(session, by, &key, &sum.group), ..sum.group })
+        .map(|(key, sum)| Group { label: label(session, by, &key, &sum.group.stack), ..sum.group })
         .collect();
     groups.sort_by(largest_first);
     groups
@@ -424,7 +424,12 @@ fn key(item: &Item, by: By, stack: &Stack, phases: &Phases) -> Key {
     }
 }
 
-fn label(session: &Session, by: By, key: &Key, group: &Group) -> String {
+/// What the group of an item is called.
+pub(crate) fn label_of(session: &Session, item: &Item, by: By, stack: &Stack, phases: &Phases) -> String {
+    label(session, by, &key(item, by, stack, phases), stack)
+}
+
+fn label(session: &Session, by: By, key: &Key, stack: &Stack) -> String {
     match (by, key) {
         (By::Thread, Key::Number(number)) => {
             let thread = ThreadNo::try_from(*number).unwrap_or(ThreadNo::MAX);
@@ -438,7 +443,7 @@ fn label(session: &Session, by: By, key: &Key, group: &Group) -> String {
             (low, high) => format!("{low}-{high}"),
         },
         (_, Key::Text(text)) => text.clone(),
-        (_, Key::Number(_)) => group.stack.site().map_or_else(|| "[no stack]".to_string(), function_name),
+        (_, Key::Number(_)) => stack.site().map_or_else(|| "[no stack]".to_string(), function_name),
     }
 }
 

@@ -20,6 +20,7 @@
 //! | [`format`] | `-f FORMAT`, rows |
 //! | [`diff`] | what has changed between two instants, runs or builds |
 //! | [`summary`] | the facts of a recording and its totals in one value |
+//! | [`tree`] | stacks put together as trees |
 //! | [`survey`] | the counts of a part of a trace |
 //! | [`leaks`] | which blocks count as leaks, and limits that a run must keep |
 
@@ -42,6 +43,7 @@ pub mod sort;
 pub mod stack;
 pub mod summary;
 pub mod survey;
+pub mod tree;
 pub mod units;
 pub mod walk;
 

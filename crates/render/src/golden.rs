@@ -12,14 +12,16 @@ use highwater_query::leaks::evidence::{Evidence, Slicing};
 use highwater_query::leaks::rank::{self, Findings};
 use highwater_query::leaks::suppressions::Suppressions;
 use highwater_query::session::made::Made;
-use highwater_query::{By, Selection, Session, Stats};
+use highwater_query::tree::{Direction, Shape, Tree};
+use highwater_query::{Ask, By, Item, Metric, Selection, Session, Stats, Survey};
 use highwater_replay::{Replay, Until};
 use highwater_trace::model::{End, EndedHow, ModuleDef, Op, Special};
 use serde_json::Value;
 
 use crate::history::Range;
 use crate::sites::LeaksJson;
-use crate::{Look, Palette, dump, errors, history, notices, run_summary, sites, stats, threads};
+use crate::tree::Show;
+use crate::{Look, Palette, dump, errors, history, notices, run_summary, sites, stats, threads, tree};
 
 /// A program of two threads: it parses, keeps a table, grows a buffer by
 /// realloc, fails to grow it once, frees something twice and something in the
@@ -377,6 +379,84 @@ fn threads_views() {
         "highwater.threads/1",
         &paths.map(|key| format!("threads[].{key}")).each_ref().map(String::as_str),
     );
+}
+
+#[test]
+fn tree_views() {
+    let (mut session, replay, _) = replayed(program());
+    let items: Vec<Item> = replay.sites().map(|site| Item::of(&site, Metric::Peak)).collect();
+    for (name, direction) in [
+        ("tree", Direction::TopDown),
+        ("tree-bottom-up", Direction::BottomUp),
+        ("tree-callers", Direction::Callers("work".into())),
+    ] {
+        let shape = Shape { direction, by: By::Function, ..Shape::default() };
+        let built = Tree::build(&mut session, items.iter().copied(), &shape);
+        let mut text = Vec::new();
+        tree::text(&mut text, &Look::default(), &session, &built, &shape.direction, &Show::ALL).unwrap();
+        check(&format!("{name}.txt"), &text);
+    }
+    let shape = Shape { by: By::Function, ..Shape::default() };
+    let built = Tree::build(&mut session, items, &shape);
+    let mut json = Vec::new();
+    tree::json(&mut json, &session, &built, &shape.direction, &Show::ALL).unwrap();
+    check("tree.json", &json);
+    let frame = ["address", "function", "file", "line", "module", "inlined", "bytes", "blocks"];
+    let nodes = frame.iter().flat_map(|key| [format!("roots[].{key}"), format!("roots[].children[].{key}")]);
+    let nodes: Vec<String> = nodes.filter(|path| !path.starts_with("roots[].children[].")).collect();
+    keys(&json, "highwater.tree/1", &nodes.iter().map(String::as_str).collect::<Vec<_>>());
+    let value: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(value["roots"][0]["children"][0]["function"], "parse_file");
+    // Two levels only: what lies below is said to be cut.
+    let mut few = Vec::new();
+    let two = Show { depth: 1, ..Show::ALL };
+    tree::json(&mut few, &session, &built, &shape.direction, &two).unwrap();
+    let value: Value = serde_json::from_slice(&few).unwrap();
+    assert_eq!(
+        (&value["roots"][0]["cut"], &value["roots"][0]["children"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
+    // No recursion: a stack may be deeper than this program's.
+    let mut deep = Made::default();
+    for id in 1..20_000 {
+        deep = deep.node(id, id - 1, "down", "deep.c", 1);
+    }
+    let (mut session, replay, _) = replayed(deep.alloc(0, 64, 8, 19_000).session());
+    let items: Vec<Item> = replay.sites().map(|site| Item::of(&site, Metric::Peak)).collect();
+    let built = Tree::build(&mut session, items, &shape);
+    let mut json = Vec::new();
+    tree::json(&mut json, &session, &built, &shape.direction, &Show::ALL).unwrap();
+    assert_eq!(json.windows(10).filter(|window| window == b"\"children\"").count(), 19_000);
+    tree::text(&mut json, &Look::default(), &session, &built, &shape.direction, &Show::ALL).unwrap();
+}
+
+#[test]
+fn groups_of_totals_views() {
+    let (mut session, _, _) = replayed(program());
+    let ask = Ask { by: By::Thread, ..Ask::default() };
+    let survey = Survey::of(&mut session, &ask).unwrap();
+    let items = survey.items.iter().map(|item| item.with(Metric::Allocated));
+    let groups = highwater_query::group::group(&mut session, items, By::Thread);
+    let mut text = Vec::new();
+    let stats = &survey.stats;
+    self::stats::groups_text(&mut text, &Look::default(), &session, stats, &groups, By::Thread, 9).unwrap();
+    check("stats-by-thread.txt", &text);
+    let mut json = Vec::new();
+    self::stats::json(&mut json, stats, Some((By::Thread, &groups))).unwrap();
+    check("stats-by-thread.json", &json);
+    let mut text = Vec::new();
+    let live: Vec<Item> = session.live_at(Until::End).unwrap().iter().map(Item::from).collect();
+    let groups = highwater_query::group::group(&mut session, live, By::Api);
+    sites::dump_text(&mut text, &Look::default(), &session, &groups, By::Api, 9).unwrap();
+    check("dump-by-api.txt", &text);
+    // A part is not the whole run: neither its end nor its length is told.
+    let mut filter = highwater_query::Filter::default();
+    filter.add("thread=1").unwrap();
+    let survey = Survey::of(&mut session, &Ask { filter, ..Ask::default() }).unwrap();
+    let mut text = Vec::new();
+    self::stats::text(&mut text, &Look::default(), &session, &survey.stats, &survey.sizes, &survey.lifetimes)
+        .unwrap();
+    check("stats-part.txt", &text);
 }
 
 #[test]

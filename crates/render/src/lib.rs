@@ -14,6 +14,7 @@
 //! | [`spark`] | a curve in one line |
 //! | [`errors`] | `highwater.errors/1` |
 //! | [`threads`] | `highwater.threads/1` |
+//! | [`tree`] | `highwater.tree/1` |
 //! | [`own`] | `highwater.self/1`: the recorder's and the agent's own counters |
 //! | [`reach`] | `highwater.leaks/1` of a scan |
 //! | [`who`] | `highwater.who/1`: who points to a block |
@@ -61,6 +62,7 @@ pub mod stats;
 pub mod status;
 pub mod suspects;
 pub mod threads;
+pub mod tree;
 pub mod who;
 pub mod windows;
 

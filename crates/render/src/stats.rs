@@ -251,10 +251,10 @@ fn headline<W: Write>(out: &mut W, look: &Look, session: &Session, stats: &Stats
     let strong = look.palette.strong;
     let (program, length) = (session.facts().program(), time(stats.duration_ns));
     let what = match stats.part {
-        true => format!("a part of its recording, {length} long"),
-        false => format!("{} after {length}", ended_text(stats)),
+        true => format!(", a part of its recording, {length} long"),
+        false => format!(" {} after {length}", ended_text(stats)),
     };
-    writeln!(out, "{strong}{program}{strong:#} {what}\n")
+    writeln!(out, "{strong}{program}{strong:#}{what}\n")
 }
 
 /// Writes the totals by group as text, in the order given; `limit` of them.
