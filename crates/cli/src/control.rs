@@ -1,4 +1,4 @@
-//! `mark`, `status`, `stop`: talking to a recording that is going on.
+//! `mark`, `status`, `stop`, `slice`: talking to a recording that is going on.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -59,6 +59,28 @@ pub fn mark(args: &Mark) -> anyhow::Result<()> {
                 human::time(ns),
                 program(&recording.status)
             ));
+            Ok(())
+        }
+        other => bail!("the recorder gave an answer to something else: {other:?}"),
+    }
+}
+
+/// Options of `slice`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  highwater run --slices app.json --period 0 -- ./app &\n  highwater slice"
+)]
+pub struct SliceArgs {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Has a slice written now.
+pub fn slice(args: &SliceArgs) -> anyhow::Result<()> {
+    let mut recording = args.target.find()?;
+    match recording.ask(&Request::Slice)? {
+        Reply::Sliced { ns } => {
+            output::say(&format!("a slice at {} of {}", human::time(ns), program(&recording.status)));
             Ok(())
         }
         other => bail!("the recorder gave an answer to something else: {other:?}"),

@@ -19,6 +19,7 @@ mod open;
 mod output;
 mod peak;
 mod run;
+mod slices;
 mod standing;
 mod stats;
 mod threads;
@@ -87,6 +88,8 @@ enum Command {
     Findleaks(findleaks::Args),
     /// Name this instant of a recording that is going on
     Mark(control::Mark),
+    /// Write a slice of a recording that makes slices, now
+    Slice(control::SliceArgs),
     /// Say what is being recorded
     Status(control::StatusArgs),
     /// End a recording; the program runs on
@@ -135,6 +138,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, colour),
         Command::Findleaks(args) => findleaks::run(&args),
         Command::Mark(args) => output::finish(control::mark(&args)),
+        Command::Slice(args) => output::finish(control::slice(&args)),
         Command::Status(args) => output::finish(control::status(&args, colour)),
         Command::Stop(args) => output::finish(control::stop(&args)),
         Command::Import(args) => output::finish(import::run(&args)),

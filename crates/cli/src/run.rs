@@ -11,6 +11,7 @@ use highwater_replay::Replay;
 
 use crate::gates::{GateArgs, Gates};
 use crate::output::{self, Colour, say};
+use crate::slices::SliceArgs;
 use crate::trace;
 
 /// Options of `run`.
@@ -63,6 +64,8 @@ pub struct Args {
     /// Stop writing at this size (the program runs on): 500MiB, 2g
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_trace_size: Option<u64>,
+    #[command(flatten)]
+    slices: SliceArgs,
     #[command(flatten)]
     gates: GateArgs,
     /// Exit code when a gate fails
@@ -119,6 +122,15 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         Ok(gates) => gates,
         Err(error) => return output::misconfigured(&error),
     };
+    if let Some(path) = args.slices.exists().filter(|_| !args.force) {
+        say(&format!("{} exists already; --force overwrites it", path.display()));
+        return ExitCode::from(125);
+    }
+    let slices = args.slices.slicing(args.force);
+    if slices.is_some() && (args.sample.is_some() || args.min_size.is_some()) {
+        say("slices are of all blocks: --slices goes neither with --sample nor with --min-size");
+        return ExitCode::from(125);
+    }
     // Nobody can say what is lost without a look at the memory.
     let scan = gates.wanted.findings.contains(&gates::Finding::LeakDefinite);
     let options = highwater_record::Options {
@@ -133,6 +145,7 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         drop_when_full: args.on_full == OnFull::Drop,
         follow_exec: args.follow == Follow::Exec,
         leak_check: args.leak_check || scan,
+        slices,
         max_trace_size: args.max_trace_size,
         ..Default::default()
     };

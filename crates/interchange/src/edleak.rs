@@ -19,6 +19,8 @@
 //! `operator"" _s` breaks its string. Such names are mended. A file that ends early
 //! gives the slices that are whole.
 
+pub mod write;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;

@@ -16,6 +16,7 @@ use highwater_trace::TraceError;
 use highwater_trace::Writer;
 use highwater_trace::model::{ModuleDef, NodeDef, ThreadDef};
 
+use crate::live::Live;
 use crate::memory::Memory;
 use crate::process;
 
@@ -49,6 +50,8 @@ pub struct Drain {
     modules: Vec<bool>,
     bytes: Vec<u8>,
     defs: Vec<NodeDef>,
+    /// A replay that goes along, where slices are wanted.
+    pub live: Option<Live>,
     /// Events taken from the rings, written or not.
     pub events: u64,
     /// Events that could not be written.
@@ -146,6 +149,10 @@ impl Drain {
                 }
                 _ => Self::count(&self.bytes, owner.state, bound),
             };
+            if let Some(live) = &mut self.live {
+                let bytes = self.bytes.get(..taken.bytes).unwrap_or_default();
+                live.take(owner.thread, owner.state, bytes);
+            }
             owner.state = taken.state;
             self.events += u64::from(taken.events);
             if writer.is_none() || result.is_err() {
@@ -203,6 +210,9 @@ impl Drain {
             }
         }
         self.nodes = count;
+        if let Some(live) = &mut self.live {
+            live.nodes(&self.defs);
+        }
         if self.defs.is_empty() { Ok(()) } else { writer.nodes(&self.defs) }
     }
 
@@ -221,7 +231,7 @@ impl Drain {
                 *place = unloaded != 0;
             }
             let length = (module.build_id_len as usize).min(module.build_id.len());
-            writer.module(&ModuleDef {
+            let module = ModuleDef {
                 index,
                 path: if module.flags & MODULE_MAIN != 0 { exe.to_owned() } else { path },
                 bias: module.bias,
@@ -231,7 +241,11 @@ impl Drain {
                 loaded: module.loaded,
                 unloaded,
                 flags: module.flags,
-            })?;
+            };
+            if let Some(live) = &mut self.live {
+                live.module(&module);
+            }
+            writer.module(&module)?;
         }
         Ok(())
     }

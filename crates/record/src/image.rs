@@ -15,6 +15,7 @@ use highwater_trace::{TraceError, Writer, WriterOptions};
 use crate::control::Status;
 use crate::counted;
 use crate::drain::Drain;
+use crate::live::{Answer, Live, Sliced, Whose};
 use crate::lsan;
 use crate::memory::{Memory, futex_wake};
 use crate::names::{self, Fields};
@@ -46,6 +47,8 @@ pub struct Image {
     /// The trace has a greatest size.
     limited: bool,
     marks: u64,
+    /// What became of slices, where there are none any more.
+    sliced: Option<Sliced>,
     /// A scan was asked for.
     leak_check: bool,
     /// The option that leaves blocks out, if one does.
@@ -73,6 +76,8 @@ pub struct Recorded {
     pub shared: u64,
     /// What its threads counted, where they did.
     pub counted: Option<Counted>,
+    /// What came of slices, where they were wanted.
+    pub sliced: Option<Sliced>,
 }
 
 impl Image {
@@ -127,11 +132,20 @@ impl Image {
             same_pids,
             limited: options.max_trace_size.is_some(),
             marks: 0,
+            sliced: None,
             leak_check: options.leak_check,
             partial: options.remarks().into_iter().find(|remark| is_partial(remark)),
             scanned: None,
             late: Vec::new(),
         };
+        if let Some(slicing) = options.slices.as_ref().filter(|_| !options.count) {
+            let whose = Whose { exe: image.exe.clone(), pid, image: number };
+            // Without a thread for it there are no slices; the end says so.
+            image.sliced =
+                Live::start(slicing, whose).map(|live| image.drain.live = Some(live)).err().map(|error| {
+                    Sliced { slices: 0, error: Some(format!("no thread could be started: {error}")) }
+                });
+        }
         let start_stamp = image.memory.header().agent.start_stamp.load(Relaxed);
         image.write(|writer| writer.clock(ClockPoint { stamp: start_stamp, ns: 0 }));
         image.sample();
@@ -170,6 +184,9 @@ impl Image {
                 0
             }
         };
+        if let Some(live) = &mut self.drain.live {
+            live.end_epoch(ns.saturating_sub(self.start_ns));
+        }
         if self.limited && taken > 0 {
             // What is written in small pieces comes closer to a size limit.
             self.flush();
@@ -235,6 +252,9 @@ impl Image {
     /// # Errors
     /// Why it cannot be written, as a sentence.
     pub fn mark(&mut self, name: &str) -> Result<u64, String> {
+        if self.writer.is_none() {
+            return Err("there is no trace to keep it in".to_owned());
+        }
         let (now_ns, stamp) = now();
         let ns = now_ns.saturating_sub(self.start_ns);
         // With a clock point at the mark itself, what lies before it in one
@@ -321,6 +341,15 @@ impl Image {
         }
     }
 
+    /// Asks for a slice of now; the answer comes when it is written. `None` where
+    /// none are wanted.
+    pub fn slice(&mut self) -> Option<Answer> {
+        // What was published before the request belongs to it.
+        self.epoch(false);
+        let ns = now().0.saturating_sub(self.start_ns);
+        self.drain.live.as_mut().map(|live| live.slice(ns))
+    }
+
     /// What there is to say of the recording now.
     pub fn status(&self) -> Status {
         Status {
@@ -392,6 +421,7 @@ impl Image {
             cut: self.cut.clone(),
             shared: self.memory.touched(),
             counted,
+            sliced: self.drain.live.take().map(Live::finish).or(self.sliced.take()),
         }
     }
 

@@ -14,6 +14,7 @@
 //! | [`process`] | `/proc`: resident memory, children, exec |
 //! | [`counted`] | what the target's threads counted by themselves |
 //! | [`control`] | the socket of a live recording: marks, status, stop |
+//! | [`live`] | a replay of what is being recorded, for slices |
 //! | [`lsan`] | what the program tells LeakSanitizer about its leaks |
 //! | [`names`] | output file names |
 //! | [`signals`] | passing signals on, waking up when the target ends |
@@ -26,6 +27,7 @@ pub mod drain;
 pub mod error;
 pub mod image;
 pub mod launch;
+pub mod live;
 pub mod lsan;
 pub mod memory;
 pub mod names;

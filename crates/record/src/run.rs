@@ -14,6 +14,7 @@ use highwater_trace::model::EndedHow;
 
 use crate::control::{self, Server};
 use crate::image::{self, Image, Recorded};
+use crate::live::Slicing;
 use crate::memory::{Memory, RobustList, Settings, futex_wait};
 use crate::names::{self, Fields};
 use crate::{RecordError, agent_file, launch, process, program, signals};
@@ -50,6 +51,8 @@ pub struct Options {
     pub max_trace_size: Option<u64>,
     /// Compression of the trace.
     pub compression: Compression,
+    /// Slices to be made on the way.
+    pub slices: Option<Slicing>,
 }
 
 impl Default for Options {
@@ -69,6 +72,7 @@ impl Default for Options {
             leak_check: false,
             max_trace_size: None,
             compression: Compression::Zstd(1),
+            slices: None,
         }
     }
 }
@@ -594,6 +598,15 @@ impl Outcome {
                     "{}: the recording stopped before the program did: {cut}",
                     image.path.display()
                 ));
+            }
+        }
+        for sliced in self.images.iter().filter_map(|image| image.sliced.as_ref()) {
+            match &sliced.error {
+                Some(error) => lines.push(format!("slices: {error}")),
+                None if sliced.slices == 0 => {
+                    lines.push("no slice was made: the program ended within the first period".to_owned());
+                }
+                None => {}
             }
         }
         if let Some(program) = &self.unrecorded {

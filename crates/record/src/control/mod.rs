@@ -22,14 +22,19 @@ pub use server::{Caller, Server};
 /// Answers what has been asked of a recording; who asked for its end, if
 /// somebody did: that answer is the caller's, when the trace is complete.
 pub fn serve(server: &mut Server, image: &mut Image) -> Option<Caller> {
+    server.reply_later();
     while let Some((caller, request)) = server.next_request() {
         let reply = match request {
             Request::Mark { name } => mark(image, &name),
             Request::Status => Reply::Status(image.status()),
             Request::Stop => return Some(caller),
-            Request::Slice => {
-                Reply::Refused { reason: "it writes no slices; record with --slices FILE".to_owned() }
-            }
+            Request::Slice => match image.slice() {
+                Some(answer) => {
+                    server.wait_for(caller, answer, image.status().ns);
+                    continue;
+                }
+                None => Reply::Refused { reason: "it makes no slices; record with --slices FILE".to_owned() },
+            },
         };
         server.reply(caller, &reply);
     }

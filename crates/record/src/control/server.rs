@@ -9,10 +9,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use super::place::{self, ENDING, Folder};
 use super::protocol::{self, MAX_LINE, Reply, Request};
+use crate::live::Answer;
 
 /// Clients at a time; more wait in the socket's queue.
 const MOST_CLIENTS: usize = 8;
@@ -44,6 +46,8 @@ pub struct Server {
     folder: Folder,
     inode: u64,
     clients: Vec<Client>,
+    /// Slices that are being written: for whom, the answer, its time.
+    slices: Vec<(Caller, Answer, u64)>,
     next: u64,
     looked: Instant,
 }
@@ -82,7 +86,8 @@ impl Server {
                     let inode = fs::symlink_metadata(&path)?.ino();
                     let clients = Vec::new();
                     let looked = Instant::now();
-                    return Ok(Server { listener, path, folder, inode, clients, next: 0, looked });
+                    let slices = Vec::new();
+                    return Ok(Server { listener, path, folder, inode, clients, slices, next: 0, looked });
                 }
                 Err(error) => last = error,
             }
@@ -139,6 +144,31 @@ impl Server {
             }
         });
         found
+    }
+
+    /// A request is answered when the slice of this time is written.
+    pub fn wait_for(&mut self, caller: Caller, answer: Answer, ns: u64) {
+        self.slices.push((caller, answer, ns));
+    }
+
+    /// Answers requests whose slices are written by now.
+    pub fn reply_later(&mut self) {
+        let mut ready = Vec::new();
+        self.slices.retain(|(caller, answer, ns)| {
+            let reply = match answer.try_recv() {
+                Err(TryRecvError::Empty) => return true,
+                Ok(Ok(())) => Reply::Sliced { ns: *ns },
+                Ok(Err(reason)) => Reply::Refused { reason },
+                Err(TryRecvError::Disconnected) => {
+                    Reply::Refused { reason: "the thread that makes slices has failed".to_owned() }
+                }
+            };
+            ready.push((*caller, reply));
+            false
+        });
+        for (caller, reply) in ready {
+            self.reply(caller, &reply);
+        }
     }
 
     /// Answers a request.
