@@ -1,5 +1,7 @@
 //! The manual's own printed examples, rebuilt from made data, letter by letter.
 
+mod options;
+
 use super::args::{self, Command};
 use super::*;
 use crate::mddout::layout::Abi;

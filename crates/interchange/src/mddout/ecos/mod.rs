@@ -18,6 +18,7 @@ mod of_trace;
 mod record;
 mod select;
 mod stats;
+mod trace_names;
 
 #[cfg(test)]
 mod golden;
@@ -31,7 +32,7 @@ use super::{ReadError, matching, read};
 pub(super) use args::is_executable;
 use args::{Command, Options};
 pub use names::{Names, Place};
-use of_trace::{OfTrace, TraceNames};
+use of_trace::OfTrace;
 
 /// How the four commands are used.
 pub const USAGE: &str = "\
@@ -139,7 +140,7 @@ fn execute(args: &[OsString], out: &mut dyn Write, err: &mut dyn Write) -> Resul
             let exe = open(Path::new(&path), last, options.force, err)?;
             Some(match &trace {
                 // It knows where each of its libraries lies.
-                Some(trace) => Box::new(TraceNames::new(trace)),
+                Some(trace) => Box::new(trace.names()),
                 None => Box::new(exe),
             })
         }

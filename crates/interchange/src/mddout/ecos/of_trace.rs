@@ -12,12 +12,12 @@ use std::path::Path;
 use highwater_event::layout::MODULE_MAIN;
 use highwater_event::node::{Node, NodeId};
 use highwater_replay::{LiveBlock, Replay};
-use highwater_symbols::{ModuleId, ModuleInput, Symbolizer};
 use highwater_trace::model::{self, Op, Special, Step};
 use highwater_trace::{Trace, TraceError};
 
 use super::args::Options as Line;
-use super::names::{Names, Place};
+use super::names::Names;
+use super::trace_names::TraceNames;
 use super::{Failure, Named, dump};
 use crate::mddout::layout::Abi;
 use crate::mddout::model::{Block, Counters, Dump, Event, Heap, Options, Thread, Unwind};
@@ -64,6 +64,11 @@ impl OfTrace {
         let hz = meta.option("tick_hz").and_then(|hz| hz.parse().ok()).filter(|&hz| hz > 0);
         let numbered = meta.option("from") == Some("mddout");
         Ok(OfTrace { of_ticks: hz.is_some(), hz: hz.unwrap_or(TICKS), numbered, trace })
+    }
+
+    /// Names for its addresses.
+    pub fn names(&self) -> TraceNames {
+        TraceNames::new(&self.trace)
     }
 
     /// What opening it found wrong.
@@ -357,188 +362,5 @@ impl Fates {
     }
 }
 
-/// The names of a trace's addresses.
-pub(super) struct TraceNames {
-    symbolizer: Symbolizer,
-    /// Start, end and id of each module.
-    modules: Vec<(u64, u64, ModuleId)>,
-    given: HashMap<u64, Vec<Place>>,
-}
-
-impl TraceNames {
-    /// Those of the modules that the trace names.
-    pub fn new(of: &OfTrace) -> TraceNames {
-        let mut symbolizer = Symbolizer::new(highwater_symbols::Options::default());
-        let add = |module: &model::ModuleDef| {
-            let id = symbolizer.add_module(ModuleInput {
-                path: &module.path,
-                build_id: &module.build_id,
-                bias: module.bias,
-                start: module.start,
-                end: module.end,
-                is_main: module.flags & MODULE_MAIN != 0,
-                is_vdso: module.flags & highwater_event::layout::MODULE_VDSO != 0,
-            });
-            (module.start, module.end, id)
-        };
-        let modules = of.trace.modules().iter().map(add).collect();
-        let place = |frame: &model::NameFrame| Place {
-            function: Some(frame.function.clone()).filter(|name| !name.is_empty()),
-            location: Some((frame.file.clone(), frame.line)).filter(|(file, _)| !file.is_empty()),
-        };
-        let given = of.trace.names().iter();
-        let given = given.map(|name| (name.pc, name.frames.iter().map(place).collect())).collect();
-        TraceNames { symbolizer, modules, given }
-    }
-}
-
-impl Names for TraceNames {
-    fn places(&mut self, pc: u64) -> Vec<Place> {
-        if let Some(given) = self.given.get(&pc) {
-            return given.clone();
-        }
-        // Where libraries came and went, the latest at an address counts.
-        let inside = self.modules.iter().rev().find(|(start, end, _)| (*start..*end).contains(&pc));
-        let Some(&(.., module)) = inside else { return Vec::new() };
-        let place = |frame: &highwater_symbols::Frame| Place {
-            function: frame.function.as_ref().map(|name| name.to_string()),
-            location: frame.file.as_ref().zip(frame.line).map(|(file, line)| (file.to_string(), line)),
-        };
-        self.symbolizer.frames(module, pc, true).iter().map(place).collect()
-    }
-
-    fn text(&mut self, file: &str, line: u32) -> Option<String> {
-        self.symbolizer.source_line(file, line)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-    use std::path::PathBuf;
-
-    use highwater_trace::WriterOptions;
-
-    use crate::import::{self, Format};
-    use crate::mddout::model::{Block, Dump, Event, Past};
-    use crate::mddout::write;
-
-    /// What a command line prints, and its status.
-    fn shown(command: &[&str], files: &[&PathBuf]) -> (i32, String, String) {
-        let mut args: Vec<OsString> = command.iter().map(OsString::from).collect();
-        args.extend(files.iter().map(OsString::from));
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let status = super::super::run(&args, &mut out, &mut err);
-        (status, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
-    }
-
-    /// A whole history of one thread: numbers from 0, without gaps.
-    fn run() -> (Dump, Dump) {
-        let event = |seq: u32, kind: u8, time: u64| Event {
-            seq,
-            kind,
-            thread: Some(1 + seq % 2),
-            time: Some(time),
-            backtrace: vec![0x4010 + u64::from(seq) % 3],
-            ..Event::default()
-        };
-        let block = |ptr: u64, size: u64, made: Event| Block { ptr, size, actual: Some(size + 16), made };
-        let mut early = write::sample();
-        early.options.backtrace = 1;
-        early.options.unwind = Default::default();
-        early.live = vec![block(0x2000_0100, 100, event(0, 0, 3)), block(0x2000_0300, 50, event(1, 9, 4))];
-        early.history = Vec::new();
-        early.counters.next_seq = 2;
-        early.counters.cur_bytes = 150;
-        let mut late = early.clone();
-        let freed = late.live.remove(0);
-        late.history = vec![Past { block: freed, ended: event(2, 32, 70) }];
-        late.live.push(block(0x2000_0100, 100, event(3, 1, 71)));
-        late.counters.next_seq = 4;
-        (early, late)
-    }
-
-    #[test]
-    fn a_trace_is_shown_to_the_letter_as_the_dumps_it_was_made_of() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let (early, late) = run();
-        let mut pairs = Vec::new();
-        for (name, dump) in [("mddout.0", &early), ("mddout.1", &late)] {
-            std::fs::write(path(name), write::file(dump)).unwrap();
-            let read = import::read(Format::Mddout, &[path(name)], None).unwrap();
-            let to = path(&format!("{name}.hwt"));
-            read.recording.write(&to, WriterOptions::default()).unwrap();
-            pairs.push((path(name), to));
-        }
-        let [(a, a_trace), (b, b_trace)] = pairs.as_slice() else { panic!() };
-        let formats = "%p %n %m %o %s %a %T %t %N %b1 %%";
-        for command in [
-            &["dump"][..],
-            &["dump", "-Sn", "-Fsize_min=60"],
-            &["dump", "-Fthread=2", "-Ftime_max=71"],
-            &["dump", "-f", formats],
-            &["history"],
-            &["history", "-r", "-f", formats],
-            &["history", "-Fseqno_min=1", "-Fseqno_max=2"],
-            &["dump", "-f", "%b2"],
-            &["dump", "-f", "%f1"],
-        ] {
-            // A handle is the kernel's number of a thread; an import has none.
-            let plain = |text: String| {
-                let mut lines: Vec<String> = Vec::new();
-                for line in text.lines() {
-                    let words: Vec<&str> = line.split(' ').collect();
-                    let by = line.starts_with("  By thread");
-                    lines.push(if by {
-                        [&words[..5], &words[6..]].concat().join(" ")
-                    } else {
-                        line.to_string()
-                    });
-                }
-                lines.join("\n")
-            };
-            let (status, out, err) = shown(command, &[b]);
-            let (trace_status, trace_out, trace_err) = shown(command, &[b_trace]);
-            assert_eq!(
-                (status, plain(out)),
-                (trace_status, plain(trace_out)),
-                "{command:?}: {err}{trace_err}"
-            );
-        }
-        let names = |text: &str| {
-            let (a_trace, b_trace) = (a_trace.to_str().unwrap(), b_trace.to_str().unwrap());
-            text.replace(a_trace, a.to_str().unwrap()).replace(b_trace, b.to_str().unwrap())
-        };
-        let f = ["diff", "-f", formats];
-        assert_eq!(names(&shown(&f, &[a_trace, b_trace]).1), shown(&f, &[a, b]).1);
-        let stats = shown(&["stats"], &[b_trace]).1;
-        assert!(stats.contains("\nCurrent   : 0K (150 bytes) used in 2 allocations\n"), "{stats}");
-        assert!(stats.contains(
-            "\nActual    : approximately 0K (182 bytes)\nOverhead  : approximately 0K (32 bytes), 17%\n"
-        ));
-        assert!(stats.contains("\nHistory   : 3 memory allocations, 1 frees\n"), "{stats}");
-        assert!(stats.contains("\nHeap      : 0x20000100 to 0x20000331, size 0K (562 bytes)\n"), "{stats}");
-    }
-
-    #[test]
-    fn traces_of_two_runs_are_strangers() {
-        let folder = tempfile::tempdir().unwrap();
-        let trace = |name: &str, pid| {
-            let (_, late) = run();
-            let mut recording =
-                crate::mddout::trace::recording(&[late], None, crate::mddout::unwind::unpacked).unwrap().0;
-            recording.meta.pid = pid;
-            let to = folder.path().join(name);
-            recording.write(&to, WriterOptions::default()).unwrap();
-            to
-        };
-        let (one, copy, other) = (trace("a.hwt", 7), trace("b.hwt", 7), trace("c.hwt", 8));
-        let (status, out, _) = shown(&["diff"], &[&one, &copy]);
-        assert!(status == 0 && out.contains("\n0 new allocations in "), "{out}");
-        let (status, _, err) = shown(&["diff"], &[&one, &other]);
-        assert!(status == 2 && err.contains("is of another run than the first file"), "{err}");
-        let (status, _, err) = shown(&["history"], &[&one, &copy]);
-        assert!(status == 2 && err.contains("one trace, or the dumps of one run"), "{err}");
-    }
-}
+mod tests;
