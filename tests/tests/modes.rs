@@ -199,3 +199,119 @@ fn counting_ends_as_the_program_does() {
     assert_eq!(Highwater::command(["count", "--", "/no/such/program"]).run().code(), 127);
     assert_eq!(Highwater::command(["count", "--no-such-option"]).run().code(), 125);
 }
+
+/// Sites of `peak --json` or `leaks --json`: function and number of allocations.
+fn allocations_by_function(trace: &std::path::Path) -> Vec<(String, i64)> {
+    let peak = Highwater::json(&["peak", "--by", "stack"], trace);
+    let mut list: Vec<(String, i64)> = peak["sites"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|site| (site["stack"][1]["function"].to_string(), number(site, "allocations")))
+        .collect();
+    list.sort();
+    list
+}
+
+/// The totals that no way of recording less may change.
+#[track_caller]
+fn same_totals(stats: &serde_json::Value, whole: &serde_json::Value) {
+    for key in [
+        "allocations",
+        "frees",
+        "bytes_allocated",
+        "bytes_freed",
+        "reallocations",
+        "temporary",
+        "live_blocks",
+        "live_bytes",
+    ] {
+        assert_eq!(number(stats, key), number(whole, key), "{key}: {stats:#}");
+    }
+    assert_eq!(stats["by_api"], whole["by_api"]);
+    no_false_word(stats);
+}
+
+#[test]
+fn culled_blocks_leave_every_total_and_no_event() {
+    let (whole, all, _) = recorded(&[], "young");
+    let (culled, ..) = recorded(&["--cull", "100ms"], "young");
+    let (want, got) = (whole.stats(), culled.stats());
+    assert_eq!(Known::from_json(&want), all);
+    same_totals(&got, &want);
+    let (peak, off) = (number(&got, "peak_bytes"), number(&got, "peak_uncertainty"));
+    assert!(peak <= all.peak_bytes && all.peak_bytes <= peak + off, "{peak} {off} {all:?}");
+    let events = culled.history();
+    // 20 old blocks, 10 of them freed, the last block, and its free.
+    assert!(events.len() >= 32 && events.len() < 60, "{}", events.len());
+    assert_eq!(allocations_by_function(&culled.trace), allocations_by_function(&whole.trace));
+    let notes = Highwater::command(["history"]).arg(&culled.trace).run().expect_code(0).stderr();
+    let stats = Highwater::command(["stats"]).arg(&culled.trace).run().expect_code(0).stderr();
+    assert!(stats.contains("--cull 100.0 ms"), "{stats}{notes}");
+    assert_eq!(got["modes"]["cull"], 0.1);
+}
+
+#[test]
+fn culling_with_two_threads_loses_nothing() {
+    let (culled, all, _) = recorded(&["--cull", "1s"], "handed");
+    let stats = culled.stats();
+    no_false_word(&stats);
+    assert_eq!(number(&stats, "allocations"), all.allocations + 1);
+    assert_eq!(number(&stats, "frees"), all.frees);
+    assert_eq!(number(&stats, "bytes_freed"), all.bytes_freed);
+    assert_eq!(number(&stats, "live_blocks"), all.live_blocks + 1);
+}
+
+#[test]
+fn live_only_leaves_totals_the_live_blocks_and_a_tiny_file() {
+    let (whole, all, _) = recorded(&[], "young");
+    let (live, ..) = recorded(&["--live-only"], "young");
+    let (want, got) = (whole.stats(), live.stats());
+    same_totals(&got, &want);
+    assert_eq!(number(&got, "peak_bytes"), all.peak_bytes);
+    assert_eq!(number(&got, "peak_blocks"), number(&want, "peak_blocks"));
+    assert_eq!(live.history().len() as i64, all.live_blocks);
+    let sizes = |list: Vec<serde_json::Value>| {
+        let mut list: Vec<i64> = list.iter().map(|block| number(block, "size")).collect();
+        list.sort_unstable();
+        list
+    };
+    assert_eq!(sizes(live.survivors()), sizes(whole.survivors()));
+    assert_eq!(allocations_by_function(&live.trace), allocations_by_function(&whole.trace));
+    let size = |path: &std::path::Path| std::fs::metadata(path).unwrap().len();
+    assert!(size(&live.trace) < 16 << 10, "{}", size(&live.trace));
+    let ended = Highwater::command(["dump", "--at", "peak"]).arg(&live.trace).run();
+    assert_eq!(ended.code(), 2);
+    assert!(ended.stderr().contains("--live-only"), "{}", ended.stderr());
+}
+
+#[test]
+fn live_only_with_two_threads_loses_nothing() {
+    let (live, all, _) = recorded(&["--live-only"], "handed");
+    let stats = live.stats();
+    no_false_word(&stats);
+    assert_eq!(number(&stats, "allocations"), all.allocations + 1);
+    assert_eq!(number(&stats, "bytes_freed"), all.bytes_freed);
+    assert_eq!(number(&stats, "live_blocks"), all.live_blocks + 1);
+    // K2.3 in a real run: blocks, sites and what a run costs at least.
+    let own = Highwater::json(&["stats", "--self"], &live.trace);
+    let bytes = number(&own["counters"], "thinning_bytes");
+    assert!(bytes > 0 && bytes < number(&stats, "live_blocks") * 24 + 64 * 1024, "{own:#}");
+}
+
+#[test]
+fn what_cannot_go_together_is_refused() {
+    for options in [
+        &["--sample", "4k", "--cull", "1s"][..],
+        &["--sample", "4k", "--live-only"],
+        &["--cull", "1s", "--live-only"],
+        &["--live-only", "--actual-size"],
+        &["--leak-check", "--sample", "4k"],
+        &["--leak-check", "--min-size", "64"],
+        &["--cull", "soon"],
+        &["--cull", "0"],
+    ] {
+        let ended = Highwater::command(["run"]).args(options).args(["--", "true"]).run();
+        assert_eq!(ended.code(), 125, "{options:?} {}", ended.stderr());
+    }
+}

@@ -55,6 +55,12 @@ pub struct Args {
     /// Only count blocks below this size
     #[arg(long, value_name = "BYTES", value_parser = size)]
     min_size: Option<u64>,
+    /// Leave blocks that are freed before this age out of the events (totals have them): 10ms, 1s
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    cull: Option<u64>,
+    /// Keep only totals and the blocks alive at the end: a small file, however long the run
+    #[arg(long, conflicts_with = "cull")]
+    live_only: bool,
     /// When a thread's ring is full: wait for the recorder (nothing is lost), or drop and count
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_full: OnFull,
@@ -108,6 +114,14 @@ fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no size; write 4096, 64k, 10MiB or 2g"))
 }
 
+fn age(text: &str) -> Result<u64, String> {
+    match highwater_query::units::time(text) {
+        None => Err(format!("`{text}` is no time; write 10ms, 1s or 2m")),
+        Some(0) => Err("no block is freed before it is 0 ns old; leave --cull out".to_owned()),
+        Some(ns) => Ok(ns),
+    }
+}
+
 fn sample(text: &str) -> Result<u64, String> {
     match size(text)? {
         0 => Err("0 B between two marks would be every byte; leave --sample out to record all".to_owned()),
@@ -141,6 +155,8 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         depth: args.depth,
         sample: args.sample.unwrap_or(0),
         min_size: args.min_size.unwrap_or(0),
+        cull: args.cull.unwrap_or(0),
+        live_only: args.live_only,
         validate: args.validate,
         drop_when_full: args.on_full == OnFull::Drop,
         follow_exec: args.follow == Follow::Exec,
@@ -149,6 +165,10 @@ pub fn run(args: Args, colour: Colour) -> ExitCode {
         max_trace_size: args.max_trace_size,
         ..Default::default()
     };
+    if let Err(reason) = options.check() {
+        say(&reason);
+        return ExitCode::from(125);
+    }
     match highwater_record::run::run(&args.command, crate::AGENT, &options) {
         Ok(outcome) => {
             let passed = report(&outcome, &mut gates, args.quiet, colour);

@@ -318,6 +318,9 @@ impl Session {
     pub fn replay(&mut self) -> Result<Replay, QueryError> {
         let mut replay = self.replay_until(Until::End)?;
         replay.finish();
+        if let Source::Trace(trace) = &*self.source {
+            replay.add_left_out(trace.left_out());
+        }
         self.peak = Some(replay.totals().peak_seqno);
         Ok(replay)
     }
@@ -333,6 +336,7 @@ impl Session {
             Instant::Ns(ns) => Until::Ns(*ns),
             Instant::Seqno(seqno) => Until::Seqno(*seqno),
             Instant::Peak => {
+                self.knows_the_past()?;
                 let seqno = match self.peak {
                     Some(seqno) => seqno,
                     None => self.replay()?.totals().peak_seqno,
@@ -356,6 +360,18 @@ impl Session {
             };
             QueryError::NoMark { path: self.facts.path.clone(), name: name.to_string(), known }
         })
+    }
+
+    /// Does the trace show which blocks lived before its end?
+    ///
+    /// # Errors
+    /// A sentence that it does not.
+    pub fn knows_the_past(&self) -> Result<(), QueryError> {
+        if !self.modes().live_only {
+            return Ok(());
+        }
+        let what = "recorded with --live-only: only the blocks alive at the end are known one by one";
+        Err(QueryError::Usage(what.to_string()))
     }
 
     /// The stack that a node stands for, with names. Kept, so asking again is

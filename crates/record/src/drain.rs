@@ -19,6 +19,7 @@ use highwater_trace::model::{ModuleDef, NodeDef, ThreadDef};
 use crate::live::Live;
 use crate::memory::Memory;
 use crate::process;
+use crate::thin::{Pace, Thin};
 
 /// Stamps may be taken a little early by a processor that executes ahead; an
 /// event this close to the instant waits for the next epoch. (About 1 µs.)
@@ -52,6 +53,8 @@ pub struct Drain {
     defs: Vec<NodeDef>,
     /// A replay that goes along, where slices are wanted.
     pub live: Option<Live>,
+    /// Keeps fewer events than there are.
+    thin: Option<Thin>,
     /// Events taken from the rings, written or not.
     pub events: u64,
     /// Events that could not be written.
@@ -72,6 +75,7 @@ impl Drain {
         memory: &Memory,
         mut writer: Option<&mut Writer>,
         bound: Option<u64>,
+        pace: &Pace,
         exe: &str,
     ) -> Result<u64, TraceError> {
         let bound = bound.map_or(u64::MAX, |stamp| stamp.saturating_sub(SLACK));
@@ -90,11 +94,36 @@ impl Drain {
         if let Some(writer) = writer {
             result = result.and(self.modules(memory, writer, exe));
             result = result.and(self.nodes(memory, writer));
-            if taken > 0 {
-                result = result.and(writer.end_epoch());
+            match &mut self.thin {
+                Some(thin) => result = result.and(thin.end_epoch(writer, pace, bound)),
+                None if taken > 0 => result = result.and(writer.end_epoch()),
+                None => {}
             }
         }
         result.map(|()| taken)
+    }
+
+    /// Of a recording that keeps fewer events than there are.
+    pub fn thinned(thin: Option<Thin>) -> Drain {
+        Drain { thin, ..Drain::default() }
+    }
+
+    /// Writes the totals of what was left out so far.
+    ///
+    /// # Errors
+    /// As the writer.
+    pub fn flush(&mut self, writer: &mut Writer) -> Result<(), TraceError> {
+        self.thin.as_mut().map_or(Ok(()), |thin| thin.flush(writer))
+    }
+
+    /// Writes what was held back. Returns the bytes that holding it took.
+    ///
+    /// # Errors
+    /// As the writer.
+    pub fn finish(&mut self, writer: &mut Writer, pace: &Pace) -> Result<u64, TraceError> {
+        let Some(thin) = &mut self.thin else { return Ok(0) };
+        let memory = thin.memory();
+        thin.finish(writer, pace).map(|()| memory)
     }
 
     fn slot(
@@ -138,6 +167,9 @@ impl Drain {
             memory.ring_bytes(index, owner.tail, head - owner.tail, &mut self.bytes);
             let run = self.bytes.len() as u64;
             let (taken, stop) = match writer.as_deref_mut() {
+                Some(_) if let Some(thin) = &mut self.thin => {
+                    thin.ring(owner.thread, owner.state, &self.bytes, bound)
+                }
                 Some(writer) if result.is_ok() => {
                     match writer.ring(owner.thread, owner.state, &self.bytes, bound) {
                         Ok(taken) => taken,

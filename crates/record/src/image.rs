@@ -22,6 +22,7 @@ use crate::names::{self, Fields};
 use crate::process;
 use crate::run::Options;
 use crate::scan::{self, Parked, Recording};
+use crate::thin::Pace;
 
 /// A program image that is being recorded.
 pub struct Image {
@@ -123,7 +124,7 @@ impl Image {
             pid,
             exe,
             writer,
-            drain: Drain::default(),
+            drain: Drain::thinned(options.thin()),
             start_ns,
             cpu_at_start: cpu_ns(),
             last_clock: 0,
@@ -175,9 +176,10 @@ impl Image {
         // Before the rings are looked at: see the agent's stamps.
         self.memory.header().recorder.tick.fetch_add(1, SeqCst);
         let exe = self.exe.to_string_lossy().into_owned();
+        let pace = self.pace(ns, stamp);
         let writer = if self.cut.is_none() { self.writer.as_mut() } else { None };
         let bound = if last { None } else { Some(stamp) };
-        let taken = match self.drain.epoch(&self.memory, writer, bound, &exe) {
+        let taken = match self.drain.epoch(&self.memory, writer, bound, &pace, &exe) {
             Ok(taken) => taken,
             Err(error) => {
                 self.stop_writing(&error);
@@ -198,6 +200,14 @@ impl Image {
             self.write(|writer| writer.clock(point));
         }
         taken
+    }
+
+    /// How stamps have run so far.
+    fn pace(&self, ns: u64, stamp: u64) -> Pace {
+        let ns = ns.saturating_sub(self.start_ns);
+        let stamps = stamp.saturating_sub(self.memory.header().agent.start_stamp.load(Relaxed));
+        let rate = if stamps > 0 { ns as f64 / stamps as f64 } else { 1.0 };
+        Pace { stamp, ns, rate }
     }
 
     /// Gives rings of ended threads back.
@@ -225,6 +235,11 @@ impl Image {
 
     /// Puts what waits in memory into the file.
     pub fn flush(&mut self) {
+        if let (Some(writer), None) = (self.writer.as_mut(), &self.cut)
+            && let Err(error) = self.drain.flush(writer)
+        {
+            self.stop_writing(&error);
+        }
         self.write(Writer::flush);
     }
 
@@ -375,6 +390,15 @@ impl Image {
     /// The last epoch and the end record.
     pub fn finish(mut self, how: EndedHow, code: i32, children: u64) -> Recorded {
         self.epoch(true);
+        let (ns, stamp) = now();
+        let pace = self.pace(ns, stamp);
+        let mut held = 0;
+        if let (Some(writer), None) = (self.writer.as_mut(), &self.cut) {
+            match self.drain.finish(writer, &pace) {
+                Ok(bytes) => held = bytes,
+                Err(error) => self.stop_writing(&error),
+            }
+        }
         let header = self.memory.header();
         let counted = (header.options & OPT_SELECT != 0).then(|| counted::of(&self.memory));
         let (dropped, stalled_ns) = self.drain.losses(&self.memory);
@@ -389,6 +413,7 @@ impl Image {
                 ("agent_nodes".to_owned(), u64::from(self.memory.node_count())),
                 ("shared_bytes".to_owned(), self.memory.touched()),
                 ("damaged_rings".to_owned(), self.drain.damaged),
+                ("thinning_bytes".to_owned(), held),
             ])
             .collect();
         let lost_inside = header.counters[Counter::NoSlotEvents as usize].load(Relaxed)

@@ -7,6 +7,7 @@
 //! | [`launch`] | fork and exec, leaving no trace of us in the child |
 //! | [`memory`] | the memory shared with the target |
 //! | [`drain`] | rings to trace: one epoch at a time |
+//! | [`thin`] | recordings that keep fewer events than there were |
 //! | [`image`] | one program image from attach to its end |
 //! | [`run`] | a whole run: the chain of images, signals, exit status |
 //! | [`by_hand`] | the recorder that an agent started itself |
@@ -36,6 +37,7 @@ pub mod program;
 pub mod run;
 pub mod scan;
 pub mod signals;
+pub mod thin;
 
 pub use error::RecordError;
 pub use highwater_event::counted::Counted;

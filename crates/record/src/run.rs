@@ -17,6 +17,7 @@ use crate::image::{self, Image, Recorded};
 use crate::live::Slicing;
 use crate::memory::{Memory, RobustList, Settings, futex_wait};
 use crate::names::{self, Fields};
+use crate::thin::Thin;
 use crate::{RecordError, agent_file, launch, process, program, signals};
 
 /// How to record.
@@ -41,6 +42,10 @@ pub struct Options {
     pub sample: u64,
     /// Only count blocks below this size, bytes.
     pub min_size: u64,
+    /// Leave out blocks that are freed before this age, ns; 0 for none.
+    pub cull: u64,
+    /// Leave out all blocks that are freed.
+    pub live_only: bool,
     /// Count, and record nothing: there is no trace.
     pub count: bool,
     /// Record later images of an exec chain.
@@ -67,6 +72,8 @@ impl Default for Options {
             validate: false,
             sample: 0,
             min_size: 0,
+            cull: 0,
+            live_only: false,
             count: false,
             follow_exec: true,
             leak_check: false,
@@ -96,6 +103,34 @@ impl Options {
         }
     }
 
+    pub(crate) fn thin(&self) -> Option<Thin> {
+        match (self.live_only, self.cull) {
+            (true, _) => Some(Thin::live_only()),
+            (false, 0) => None,
+            (false, age) => Some(Thin::cull(age)),
+        }
+    }
+
+    /// Why these options cannot be had together, as a sentence.
+    ///
+    /// # Errors
+    /// The sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let thinned = if self.live_only { "--live-only" } else { "--cull" };
+        if self.sample > 0 && self.thin().is_some() {
+            return Err(format!("--sample with {thinned}: totals of what is left out would need weights"));
+        }
+        let less = self.sample > 0 || self.min_size > 0 || self.thin().is_some();
+        if self.leak_check && less {
+            let why = "a block that is not recorded may hold the only pointer to one that is";
+            return Err(format!("--leak-check needs every block: {why}"));
+        }
+        if self.live_only && self.actual_size {
+            return Err("--live-only with --actual-size: there is no room for usable sizes".to_owned());
+        }
+        Ok(())
+    }
+
     /// What the trace says about how it was made.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut list = Vec::new();
@@ -120,7 +155,22 @@ impl Options {
         if self.leak_check {
             list.push(highwater_trace::reach::LEAK_CHECK.to_owned());
         }
+        if self.cull > 0 {
+            list.push(format!("cull={}", age(self.cull)));
+        }
+        if self.live_only {
+            list.push("live_only".to_owned());
+        }
         list
+    }
+}
+
+/// A time in the largest unit that has it whole.
+fn age(ns: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    match units.into_iter().find(|(unit, _)| ns % unit == 0) {
+        Some((unit, name)) => format!("{}{name}", ns / unit),
+        None => format!("{ns}ns"),
     }
 }
 

@@ -45,6 +45,9 @@ pub fn sentences(stats: &Stats) -> Vec<String> {
     if modes.live_only {
         lines.push("--live-only: blocks that were freed are in totals only".to_string());
     }
+    if modes.live_only || modes.cull_ns > 0 {
+        lines.push("a bad free of a block left out counts as a foreign one".to_string());
+    }
     lines
 }
 

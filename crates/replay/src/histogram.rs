@@ -49,6 +49,14 @@ impl Histogram {
         *sum = sum.wrapping_add(value.wrapping_mul(times));
     }
 
+    /// Adds `count` values of so many bits, with this sum.
+    pub fn add_bucket(&mut self, bits: u8, count: u64, sum: u64) {
+        if let Some((all, total)) = self.buckets.get_mut(usize::from(bits)) {
+            *all = all.wrapping_add(count);
+            *total = total.wrapping_add(sum);
+        }
+    }
+
     /// Takes back an earlier [`Histogram::add_many`].
     pub fn remove_many(&mut self, value: u64, times: u64) {
         let (count, sum) = &mut self.buckets[Self::bucket(value)];

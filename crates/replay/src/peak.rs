@@ -63,6 +63,8 @@ pub struct Peak {
     slack: u64,
     upper: u64,
     lower: u64,
+    unseen: u64,
+    known: Option<u64>,
 }
 
 /// No thread.
@@ -80,8 +82,15 @@ struct Group {
     least: i64,
 }
 
+impl Default for Peak {
+    fn default() -> Self {
+        Peak::new()
+    }
+}
+
 impl Peak {
-    pub(crate) fn new() -> Peak {
+    /// Before the first event.
+    pub fn new() -> Peak {
         Peak {
             live_bytes: 0,
             live_blocks: 0,
@@ -102,6 +111,8 @@ impl Peak {
             slack: 0,
             upper: 0,
             lower: 0,
+            unseen: 0,
+            known: None,
         }
     }
 
@@ -119,7 +130,7 @@ impl Peak {
     }
 
     /// Ends the epoch.
-    pub(crate) fn barrier(&mut self) {
+    pub fn barrier(&mut self) {
         (self.upper, self.lower) = self.bounds();
         for thread in self.acting.drain(..) {
             if let Some(group) = self.groups.get_mut(thread as usize) {
@@ -152,7 +163,7 @@ impl Peak {
 
     /// An event of `thread` with this stamp comes.
     #[inline(always)]
-    pub(crate) fn tick(&mut self, thread: u32, stamp: u64) {
+    pub fn tick(&mut self, thread: u32, stamp: u64) {
         if thread != self.present || (self.group.stamp != stamp && self.group.stamp != UNKNOWN) {
             self.next_group(thread, stamp);
         }
@@ -208,7 +219,7 @@ impl Peak {
 
     /// `blocks` blocks of `size` bytes together came, made by `thread`.
     #[inline(always)]
-    pub(crate) fn add(&mut self, size: u64, blocks: u64, ns: u64, seqno: u64, thread: u32) {
+    pub fn add(&mut self, size: u64, blocks: u64, ns: u64, seqno: u64, thread: u32) {
         if thread != self.present {
             self.switch(thread);
         }
@@ -227,7 +238,7 @@ impl Peak {
 
     /// `blocks` blocks of `size` bytes together went, freed by `thread`.
     #[inline(always)]
-    pub(crate) fn sub(&mut self, size: u64, blocks: u64, thread: u32) {
+    pub fn sub(&mut self, size: u64, blocks: u64, thread: u32) {
         if thread != self.present {
             self.switch(thread);
         }
@@ -241,9 +252,29 @@ impl Peak {
         self.slack = self.slack.saturating_add(size);
     }
 
+    /// Is every block among the events?
+    pub(crate) fn sees_all(&self) -> bool {
+        self.unseen == 0 && self.known.is_none()
+    }
+
+    /// Up to `bytes` more were alive at any time, unseen.
+    pub(crate) fn unseen(&mut self, bytes: u64) {
+        self.unseen = self.unseen.max(bytes);
+    }
+
+    /// The peak that somebody else has followed.
+    pub(crate) fn known(&mut self, bytes: u64, blocks: u64, ns: u64, uncertainty: u64) {
+        (self.bytes, self.blocks, self.ns) = (bytes, blocks, ns);
+        self.known = Some(uncertainty);
+    }
+
     /// How far the true peak may be from `bytes`, with all events so far.
     pub fn uncertainty(&self) -> u64 {
+        if let Some(uncertainty) = self.known {
+            return uncertainty;
+        }
         let (upper, lower) = self.bounds();
+        let upper = upper.saturating_add(self.unseen);
         upper.saturating_sub(self.bytes).max(self.bytes.saturating_sub(lower))
     }
 }

@@ -1,6 +1,7 @@
 //! The pass itself.
 
 mod batch;
+mod left_out;
 mod settle;
 mod window;
 
@@ -270,7 +271,9 @@ impl Replay {
         totals.peak_blocks = self.peak.blocks;
         totals.peak_ns = self.peak.ns;
         totals.peak_seqno = self.peak.seqno;
-        totals.peak_uncertainty = if self.threads.len() > 1 { self.peak.uncertainty() } else { 0 };
+        // With one thread and nothing unseen there is no doubt.
+        let sure = self.threads.len() <= 1 && self.peak.sees_all();
+        totals.peak_uncertainty = if sure { 0 } else { self.peak.uncertainty() };
         totals.events = match totals.sampled.rate {
             0 => totals.allocations + totals.frees,
             _ => self.fed,

@@ -1,5 +1,6 @@
 //! Definition blocks: small records of many kinds, each a tag byte and fields.
 
+use crate::left_out::{self, LeftOut};
 use crate::model::{
     ClockPoint, Mark, ModuleDef, NameDef, NameFrame, NodeDef, Note, Renumbered, RssSample, ThreadDef,
 };
@@ -17,6 +18,7 @@ const WITH_LENGTH: u8 = 64;
 const NAME: u8 = 64;
 const RENUMBERED: u8 = 65;
 const NOTE: u8 = 66;
+const LEFT_OUT: u8 = 67;
 
 pub(crate) fn put_clock(out: &mut Vec<u8>, point: ClockPoint) {
     out.push(CLOCK);
@@ -110,6 +112,10 @@ pub(crate) fn put_note(out: &mut Vec<u8>, note: &Note) {
     });
 }
 
+pub(crate) fn put_left_out(out: &mut Vec<u8>, what: &LeftOut) {
+    put_with_length(out, LEFT_OUT, |out| left_out::encode(out, what));
+}
+
 fn read_with_length(tag: u8, mut fields: Reader<'_>) -> Option<Option<Definition>> {
     Some(Some(match tag {
         NAME => {
@@ -130,6 +136,7 @@ fn read_with_length(tag: u8, mut fields: Reader<'_>) -> Option<Option<Definition
             let name = fields.text()?;
             Definition::Note(Note { name, value: fields.rest().to_vec() })
         }
+        LEFT_OUT => return Some(left_out::decode(fields).map(Definition::LeftOut)),
         _ => return Some(None),
     }))
 }
@@ -146,6 +153,7 @@ pub(crate) enum Definition {
     Name(NameDef),
     Renumbered(Renumbered),
     Note(Note),
+    LeftOut(LeftOut),
 }
 
 /// Hands every definition in `bytes` to `each`. `None` if the bytes are not
@@ -244,6 +252,8 @@ mod tests {
         put_renumbered(&mut bytes, run);
         let note = Note { name: "dtrace.report".into(), value: vec![0, 255] };
         put_note(&mut bytes, &note);
+        let left_out = LeftOut::Unseen { bytes: 4096 };
+        put_left_out(&mut bytes, &left_out);
         let mut got = Vec::new();
         assert_eq!(read(&bytes, |d| got.push(d)), Some(()));
         let mut want = vec![Definition::Clock(ClockPoint { stamp: 1, ns: 2 })];
@@ -253,6 +263,7 @@ mod tests {
         want.push(Definition::Mark(Mark { ns: 5, name: "ready".into() }));
         want.extend(names.map(Definition::Name));
         want.extend([Definition::Renumbered(run), Definition::Note(note)]);
+        want.push(Definition::LeftOut(left_out));
         assert_eq!(got, want);
         for cut in 1..bytes.len() {
             let mut fewer = Vec::new();

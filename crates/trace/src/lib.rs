@@ -16,6 +16,7 @@
 //! | [`recording`] | [`Recording`]: a whole recording as values, for importers |
 //! | [`clock`] | stamps to nanoseconds |
 //! | [`nodes`] | the table of stack nodes |
+//! | [`left_out`] | totals of what `--cull` and `--live-only` leave out |
 //! | [`reach`] | what a scan for unreachable blocks found |
 //! | [`error`] | [`TraceError`], [`Warning`] |
 
@@ -26,6 +27,7 @@ mod frame;
 mod group;
 mod index;
 mod keyframe;
+pub mod left_out;
 pub mod model;
 pub mod nodes;
 pub mod reach;

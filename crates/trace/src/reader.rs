@@ -11,6 +11,7 @@ use crate::frame::{
 use crate::group::{BlockInfo, read_table};
 use crate::index::{GroupRef, Index, KeyframeRef};
 use crate::keyframe::{Keyframe, read_live};
+use crate::left_out::LeftOut;
 use crate::model::{End, Mark, Meta, ModuleDef, NameDef, Note, Renumbered, RssSample, ThreadDef};
 use crate::nodes::Nodes;
 use crate::reach::{self, LEAK_CHECK, Reach, ScanRef, Scanned};
@@ -39,6 +40,7 @@ pub struct Trace {
     names: Vec<NameDef>,
     renumbered: Vec<Renumbered>,
     notes: Vec<Note>,
+    left_out: Vec<LeftOut>,
     /// What was read without an index: all before this offset.
     scanned: u64,
     /// There is a trailer: nothing more will come.
@@ -85,6 +87,7 @@ impl Trace {
             names: Vec::new(),
             renumbered: Vec::new(),
             notes: Vec::new(),
+            left_out: Vec::new(),
             scanned: (FILE_HEADER + END_BLOCK) as u64,
             complete: false,
             ragged: false,
@@ -187,6 +190,11 @@ impl Trace {
     /// Names that came with the trace.
     pub fn names(&self) -> &[NameDef] {
         &self.names
+    }
+
+    /// Totals of what the recording left out.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     /// The bytes under a name.
@@ -527,6 +535,7 @@ impl Trace {
                 }
             }
             Definition::Note(note) => self.notes.push(note),
+            Definition::LeftOut(what) => self.left_out.push(what),
         });
         if sound.is_none() {
             self.damaged(offset, Some(BlockKind::Definitions), 0, "a definition makes no sense");

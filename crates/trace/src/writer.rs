@@ -18,6 +18,7 @@ use crate::frame::{
 use crate::group::{BlockInfo, Part, put_parts, put_table};
 use crate::index::{GroupRef, Index, KeyframeRef};
 use crate::keyframe::{BLOCKS_A_PART, put_live};
+use crate::left_out::LeftOut;
 use crate::model::{
     ClockPoint, End, EventBlock, LiveBlock, Mark, Meta, ModuleDef, NameDef, NodeDef, Note, Renumbered,
     RssSample, ThreadDef, ThreadNo,
@@ -278,6 +279,14 @@ impl Writer {
     /// As [`Writer::events`].
     pub fn renumbered(&mut self, run: Renumbered) -> Result<(), TraceError> {
         self.define(|out| defs::put_renumbered(out, run))
+    }
+
+    /// A total of what is left out.
+    ///
+    /// # Errors
+    /// As [`Writer::events`].
+    pub fn left_out(&mut self, what: &LeftOut) -> Result<(), TraceError> {
+        self.define(|out| defs::put_left_out(out, what))
     }
 
     /// Bytes under a name.
