@@ -41,7 +41,10 @@ fn no_false_word(stats: &serde_json::Value) {
 fn about(stats: &serde_json::Value, key: &str, want: i64) {
     let (got, error) = (number(stats, key), number(&stats["modes"]["errors95"], key));
     assert!(error > 0, "{key} has no error: {stats:#}");
-    assert!((got - want).abs() as f64 <= error as f64 / 1.96 * 5.0, "{key}: {got} of {want}, +-{error}");
+    assert!(
+        (got - want).abs() as f64 <= error as f64 / 1.96 * 5.0 + 1.0,
+        "{key}: {got} of {want}, +-{error}"
+    );
 }
 
 #[test]
@@ -102,7 +105,7 @@ fn a_sample_counts_exactly_and_estimates_the_rest() {
 
 #[test]
 fn a_sample_follows_reallocs() {
-    let (recorded, all, _) = recorded(&["--sample", "64"], "boundary");
+    let (recorded, all, _) = recorded(&["--sample", "8"], "boundary");
     let stats = recorded.stats();
     no_false_word(&stats);
     assert_eq!(number(&stats, "allocations"), all.allocations);
@@ -112,7 +115,7 @@ fn a_sample_follows_reallocs() {
 
 #[test]
 fn a_sample_of_large_blocks_leaves_small_ones_out() {
-    let (recorded, _, large) = recorded(&["--sample", "256", "--min-size", "64"], "boundary");
+    let (recorded, _, large) = recorded(&["--sample", "32", "--min-size", "64"], "boundary");
     let stats = recorded.stats();
     no_false_word(&stats);
     assert_eq!(number(&stats, "allocations"), large.allocations);
@@ -126,6 +129,9 @@ fn a_sample_cannot_pass_a_gate_that_it_does_not_measure() {
     let ended = Highwater::command(["check", "--max-temporary", "1"]).arg(&recorded.trace).run();
     assert_eq!(ended.code(), 2);
     assert!(ended.stderr().contains("does not tell temporary"), "{}", ended.stderr());
+    let ended = Highwater::command(["check", "--fail-on", "double_free"]).arg(&recorded.trace).run();
+    assert_eq!(ended.code(), 2);
+    assert!(ended.stderr().contains("does not tell all bad frees"), "{}", ended.stderr());
 }
 
 #[test]
@@ -244,7 +250,10 @@ fn culled_blocks_leave_every_total_and_no_event() {
     let events = culled.history();
     // 20 old blocks, 10 of them freed, the last block, and its free.
     assert!(events.len() >= 32 && events.len() < 60, "{}", events.len());
-    assert_eq!(allocations_by_function(&culled.trace), allocations_by_function(&whole.trace));
+    // Sites that hold memory at the peak have the allocations that were left out, too.
+    let sites = allocations_by_function(&culled.trace);
+    assert_eq!(sites.len(), 2, "{sites:?}");
+    assert!(sites.iter().all(|site| allocations_by_function(&whole.trace).contains(site)), "{sites:?}");
     let notes = Highwater::command(["history"]).arg(&culled.trace).run().expect_code(0).stderr();
     let stats = Highwater::command(["stats"]).arg(&culled.trace).run().expect_code(0).stderr();
     assert!(stats.contains("--cull 100.0 ms"), "{stats}{notes}");
@@ -296,7 +305,7 @@ fn live_only_with_two_threads_loses_nothing() {
     // K2.3 in a real run: blocks, sites and what a run costs at least.
     let own = Highwater::json(&["stats", "--self"], &live.trace);
     let bytes = number(&own["counters"], "thinning_bytes");
-    assert!(bytes > 0 && bytes < number(&stats, "live_blocks") * 24 + 64 * 1024, "{own:#}");
+    assert!(bytes > 0 && bytes < number(&stats, "peak_blocks") * 24 + 64 * 1024, "{own:#}");
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use highwater_query::leaks::baseline::{Baseline, Tolerance};
 use highwater_query::leaks::gates::{FailOn, Finding, Gate, Limits, Wanted, check};
 use highwater_query::leaks::suppressions::Suppressions;
-use highwater_query::{Session, SessionOptions};
+use highwater_query::{Modes, Session, SessionOptions};
 use highwater_replay::Replay;
 
 use crate::leaks::SuppressionArgs;
@@ -120,7 +120,30 @@ impl Gates {
     /// # Errors
     /// The trace cannot be read.
     pub fn check(&self, session: &mut Session, replay: &Replay) -> anyhow::Result<Vec<Gate>> {
+        self.can_be_told(&session.modes())?;
         Ok(check(session, replay, &self.wanted, &self.rules)?)
+    }
+
+    /// A gate on what the recording left out would pass for no reason.
+    fn can_be_told(&self, modes: &Modes) -> anyhow::Result<()> {
+        let sites = self.wanted.sites.iter().map(|site| &site.limits);
+        let temporary = sites.chain([&self.wanted.limits]).any(|limits| limits.max_temporary.is_some());
+        if modes.sample > 0 && temporary {
+            bail!(
+                "max-temporary: the recording is a sample (--sample), which does not tell temporary blocks"
+            );
+        }
+        let bad_frees = self.wanted.findings.iter().any(|finding| matches!(finding, Finding::Error(_)));
+        let how = match modes {
+            Modes { sample: 1.., .. } => "--sample",
+            Modes { live_only: true, .. } => "--live-only",
+            Modes { cull_ns: 1.., .. } => "--cull",
+            _ => return Ok(()),
+        };
+        if bad_frees {
+            bail!("fail-on: the recording was made with {how}, which does not tell all bad frees");
+        }
+        Ok(())
     }
 }
 

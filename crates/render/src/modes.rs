@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use highwater_query::{Modes, Stats};
-use highwater_replay::sampling::error95;
+use highwater_replay::sampling::{count_error95, error95};
 
 use crate::human::{bytes, counted, time};
 use crate::json::Json;
@@ -68,12 +68,12 @@ pub fn json<W: Write>(json: &mut Json<W>, modes: &Modes, totals: Option<&Stats>)
             json.key("errors95")?;
             json.begin_object()?;
             json.field_u64("live_bytes", error95(sampled.live_variance))?;
-            json.field_u64("live_blocks", error95(sampled.live_blocks_variance))?;
+            json.field_u64("live_blocks", count_error95(sampled.live_blocks_variance))?;
             json.field_u64("peak_bytes", error95(sampled.peak_variance))?;
-            json.field_u64("peak_blocks", error95(sampled.peak_blocks_variance))?;
+            json.field_u64("peak_blocks", count_error95(sampled.peak_blocks_variance))?;
             if modes.counted.is_none() {
                 json.field_u64("bytes_allocated", error95(sampled.bytes_variance))?;
-                json.field_u64("allocations", error95(sampled.blocks_variance))?;
+                json.field_u64("allocations", count_error95(sampled.blocks_variance))?;
             }
             json.end_object()?;
             json.key("exact")?;

@@ -13,6 +13,10 @@
 
 use highwater_event::sample::{extent, mix};
 
+/// Variances of counts are kept in such parts of one: those of nearly certain
+/// blocks are far below one each.
+pub const COUNT_PARTS: u64 = 1024;
+
 /// What one kept block stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
@@ -22,7 +26,7 @@ pub struct Weight {
     pub bytes: u64,
     /// What it adds to the variance of a sum of bytes, bytes squared.
     pub variance: u64,
-    /// What it adds to the variance of a count.
+    /// What it adds to the variance of a count, in parts of [`COUNT_PARTS`].
     pub blocks_variance: u64,
 }
 
@@ -48,7 +52,8 @@ impl Weight {
             blocks: blocks as u64,
             bytes: (weight * size).round() as u64,
             variance: (weight * (weight - 1.0) * size * size).round() as u64,
-            blocks_variance: (weight * (weight - 1.0) + rest * (1.0 - rest)).round() as u64,
+            blocks_variance: ((weight * (weight - 1.0) + rest * (1.0 - rest)) * COUNT_PARTS as f64).round()
+                as u64,
         }
     }
 }
@@ -65,15 +70,15 @@ pub struct Sampled {
     pub live: u64,
     /// Variance of the estimated sum of all bytes allocated.
     pub bytes_variance: u64,
-    /// Variance of the estimated number of all blocks.
+    /// Variance of the estimated number of all blocks, in parts of [`COUNT_PARTS`].
     pub blocks_variance: u64,
     /// Variance of the estimated live bytes.
     pub live_variance: u64,
-    /// Variance of the estimated number of live blocks.
+    /// Variance of the estimated number of live blocks, in such parts.
     pub live_blocks_variance: u64,
     /// Variance of the estimated peak, bytes.
     pub peak_variance: u64,
-    /// Variance of the estimated number of blocks at the peak.
+    /// Variance of the estimated number of blocks at the peak, in such parts.
     pub peak_blocks_variance: u64,
 }
 
@@ -126,6 +131,11 @@ impl Sampled {
 /// 95 % probability: 1.96 standard errors. 0 for an exact number.
 pub fn error95(variance: u64) -> u64 {
     (1.96 * (variance as f64).sqrt()).round() as u64
+}
+
+/// The same for a count, of which the variance is in parts of [`COUNT_PARTS`].
+pub fn count_error95(variance: u64) -> u64 {
+    (1.96 * (variance as f64 / COUNT_PARTS as f64).sqrt()).round() as u64
 }
 
 #[cfg(test)]
@@ -241,7 +251,8 @@ mod tests {
                     let off = estimate as f64 - want[i] as f64;
                     sums[i] += off;
                     squares[i] += off * off;
-                    holds[i] += u32::from(off.abs() <= error95(variance) as f64);
+                    let error = if i % 2 == 1 { count_error95(variance) } else { error95(variance) };
+                    holds[i] += u32::from(off.abs() <= error as f64);
                 }
             }
             for i in 0..5 {
