@@ -168,7 +168,7 @@ impl Options {
 /// A time in the largest unit that has it whole.
 fn age(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    match units.into_iter().find(|(unit, _)| ns % unit == 0) {
+    match units.into_iter().find(|(unit, _)| ns.is_multiple_of(*unit)) {
         Some((unit, name)) => format!("{}{name}", ns / unit),
         None => format!("{ns}ns"),
     }

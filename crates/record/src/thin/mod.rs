@@ -70,7 +70,7 @@ impl Pace {
 }
 
 enum Kind {
-    Cull(Cull),
+    Cull(Box<Cull>),
     LiveOnly(Box<LiveOnly>),
 }
 
@@ -84,7 +84,7 @@ pub struct Thin {
 impl Thin {
     /// Leaves out blocks that are freed before they are `age` ns old.
     pub fn cull(age: u64) -> Thin {
-        Thin { kind: Kind::Cull(Cull::new(age)), fresh: Vec::new(), out: Out::default() }
+        Thin { kind: Kind::Cull(Box::new(Cull::new(age))), fresh: Vec::new(), out: Out::default() }
     }
 
     /// Leaves out every block that is freed.

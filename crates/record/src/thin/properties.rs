@@ -140,7 +140,7 @@ fn recorded(seed: u64, mut thin: Option<Thin>) -> (Replay, u64) {
             match &mut *cell.borrow_mut() {
                 Some(thin) => {
                     thin.end_epoch(writer, &pace(), stamp).unwrap();
-                    if epochs % 7 == 0 {
+                    if epochs % 7u32 == 0 {
                         thin.flush(writer).unwrap();
                     }
                 }
@@ -234,7 +234,8 @@ fn live_only_leaves_every_total_as_it_was() {
         }
         let mut left: Vec<_> = thin.live().map(|b| (b.addr, b.size, b.node, b.thread)).collect();
         let mut live: Vec<_> = whole.live().map(|b| (b.addr, b.size, b.node, b.thread)).collect();
-        (left.sort_unstable(), live.sort_unstable());
+        left.sort_unstable();
+        live.sort_unstable();
         assert_eq!(left, live, "seed {seed}");
     }
 }
