@@ -125,6 +125,9 @@ impl Options {
             let why = "a block that is not recorded may hold the only pointer to one that is";
             return Err(format!("--leak-check needs every block: {why}"));
         }
+        if self.sample > 0 && self.slices.is_some() {
+            return Err("--sample with --slices: a slice has no room for how sure its numbers are".to_owned());
+        }
         if self.live_only && self.actual_size {
             return Err("--live-only with --actual-size: there is no room for usable sizes".to_owned());
         }
