@@ -271,3 +271,30 @@ fn a_folder_that_others_may_enter_holds_no_socket_and_the_recording_goes_on() {
     assert_eq!(std::fs::read_dir(&bad).unwrap().count(), 0);
     assert_eq!(Highwater::json(&["stats"], &trace)["ended"]["how"], "exit");
 }
+
+#[test]
+fn a_recorder_that_the_agent_started_can_be_talked_to_as_well() {
+    let folder = highwater_tests::folder();
+    let runtime = folder.path().to_path_buf();
+    let agent = Highwater::command(["agent-path"]).run().expect_code(0).stdout();
+    let mut program = Highwater::plain(Program::new("actions.c").build())
+        .env("LD_PRELOAD", agent.trim())
+        .env("HIGHWATER_RECORDER", Highwater::path())
+        .env("XDG_RUNTIME_DIR", &runtime)
+        .cwd(&runtime)
+        .talks()
+        .start();
+    let pid = program.pid().to_string();
+    let marked = || ask(&runtime, &["mark", "m", "--pid", &pid]).code() == 0;
+    wait_until("a mark is set", Duration::from_secs(30), marked);
+    program.say("act\n");
+    wait_until("it is done", Duration::from_secs(30), || program.stdout_so_far().contains("done act"));
+    ask(&runtime, &["stop", "--pid", &pid]).expect_code(0);
+    let trace = runtime.join(format!("highwater.actions.{pid}.hwt"));
+    let stats = Highwater::json(&["stats"], &trace);
+    assert_eq!(stats["ended"]["how"], "detached");
+    assert!(events(&trace).iter().any(|event| event["api"] == "calloc"));
+    program.say("end\n");
+    program.wait().expect_code(3);
+    wait_until("the socket goes", Duration::from_secs(10), || sockets(&runtime).is_empty());
+}

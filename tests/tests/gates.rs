@@ -196,6 +196,9 @@ fn every_format_of_check_names_what_failed_at_its_line() {
     assert_eq!(results.len(), 3, "a result a leak");
     assert!(results.iter().all(|result| result["ruleId"] == "max-leak"));
     assert!(results[0]["locations"][0]["physicalLocation"]["region"]["startLine"].is_u64());
+    let gcc = with("gcc").stdout();
+    assert_eq!(gcc.matches(" bytes leaked here\n").count(), 3, "{gcc}");
+    assert!(gcc.starts_with(source().to_str().unwrap()), "{gcc}");
     let junit = with("junit").stdout();
     assert!(junit.contains("tests=\"2\" failures=\"1\""), "{junit}");
     let github = with("github").stdout();

@@ -21,6 +21,8 @@ pub enum Format {
     Text,
     /// The document highwater.check/1
     Json,
+    /// FILE:LINE: error: N bytes leaked here
+    Gcc,
     /// SARIF 2.1.0: what failed
     Sarif,
     /// JUnit XML: a case a gate
@@ -97,6 +99,7 @@ fn compare(args: &Args, colour: Colour, passed: &mut bool) -> anyhow::Result<()>
     match if args.json { Format::Json } else { args.format } {
         Format::Text => check::text(&mut out, &colour.stdout(), &gates)?,
         Format::Json => check::json(&mut out, &gates)?,
+        Format::Gcc => check::gcc(&mut out, &gates)?,
         Format::Sarif => check::sarif(&mut out, &gates, &base)?,
         Format::Junit => check::junit(&mut out, &gates, &base, &session.facts().program())?,
         Format::Github => check::github(&mut out, &gates, &base)?,

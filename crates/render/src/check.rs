@@ -8,7 +8,7 @@ use highwater_query::{Group, stack};
 
 use crate::human::{bytes, count};
 use crate::json::Json;
-use crate::{Look, github, junit, parts, place, sarif};
+use crate::{Look, gcc, github, junit, parts, place, sarif};
 
 /// Sites that the text names below a gate that failed.
 const SHOWN: usize = 3;
@@ -145,6 +145,22 @@ pub fn sarif<W: Write>(out: &mut W, gates: &[Gate], base: &Path) -> io::Result<(
     sarif::write_failures(out, &failures(gates), base)
 }
 
+/// Writes what failed as a compiler writes its errors.
+///
+/// # Errors
+/// The output's.
+pub fn gcc<W: Write>(out: &mut W, gates: &[Gate]) -> io::Result<()> {
+    for gate in gates.iter().filter(|gate| !gate.passed()) {
+        if gate.bytes && names_each(gate) {
+            gcc::write(out, &gate.sites)?;
+            continue;
+        }
+        let at = gate.sites.first().map_or_else(|| "[program]".to_string(), gcc::at);
+        writeln!(out, "{at}: error: {}: {}", name(gate), verdict(gate))?;
+    }
+    Ok(())
+}
+
 /// Writes the gates as JUnit XML: a case each.
 ///
 /// # Errors
@@ -240,6 +256,14 @@ mod tests {
         assert!(xml.contains("tests=\"3\" failures=\"2\""), "{xml}");
         assert!(xml.contains("name=\"max-allocs\"/>"), "{xml}");
         assert!(xml.contains("message=\"330 B, limit 0 B\""), "{xml}");
+
+        let errors = written(|out| gcc(out, &gates()));
+        assert_eq!(
+            errors,
+            "/src/a dir/50%,x.cc:70: error: 300 bytes leaked here\n\
+             /usr/include/b.h:9: error: 30 bytes leaked here\n\
+             [program]: error: leak=definite: not scanned: no\n"
+        );
 
         let lines = written(|out| github(out, &gates(), base));
         let lines: Vec<&str> = lines.lines().collect();

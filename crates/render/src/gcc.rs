@@ -9,26 +9,26 @@ use highwater_query::stack::function_name;
 
 use crate::place;
 
+/// Where a compiler would say that it is: `FILE:LINE`.
+pub fn at(group: &Group) -> String {
+    let Some(site) = group.stack.site() else { return "[no stack]".to_string() };
+    match (&site.file, site.line) {
+        (Some(file), Some(line)) => format!("{file}:{line}"),
+        (Some(file), None) => file.to_string(),
+        (None, _) if site.module.is_empty() => function_name(site),
+        // There is no line to go to; the function says at least something.
+        (None, _) => format!("{}({})", place::module(site), function_name(site)),
+    }
+}
+
 /// Writes the lines.
 ///
 /// # Errors
 /// The output's.
 pub fn write<W: Write>(out: &mut W, groups: &[Group]) -> io::Result<()> {
-    for group in groups {
-        let Some(site) = group.stack.site() else {
-            writeln!(out, "[no stack]: error: {} bytes leaked here", group.bytes)?;
-            continue;
-        };
-        match (&site.file, site.line) {
-            (Some(file), Some(line)) => write!(out, "{file}:{line}")?,
-            (Some(file), None) => write!(out, "{file}")?,
-            (None, _) if site.module.is_empty() => write!(out, "{}", function_name(site))?,
-            // There is no line to go to; the function says at least something.
-            (None, _) => write!(out, "{}({})", place::module(site), function_name(site))?,
-        }
-        writeln!(out, ": error: {} bytes leaked here", group.bytes)?;
-    }
-    Ok(())
+    groups
+        .iter()
+        .try_for_each(|group| writeln!(out, "{}: error: {} bytes leaked here", at(group), group.bytes))
 }
 
 #[cfg(test)]
