@@ -198,6 +198,7 @@ fn what_a_dump_does_not_have_is_named_with_the_file() {
     }
     let ended = Highwater::command(["stats"]).arg(&late).run().expect_code(0);
     assert!(ended.stderr().contains("events are in no dump"), "{}", ended.stderr());
+    assert!(ended.stdout().starts_with("the program as mddout tells it: "), "{}", ended.stdout());
 }
 
 #[test]

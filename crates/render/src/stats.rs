@@ -250,6 +250,9 @@ pub fn text<W: Write>(
 fn headline<W: Write>(out: &mut W, look: &Look, session: &Session, stats: &Stats) -> io::Result<()> {
     let strong = look.palette.strong;
     let (program, length) = (session.facts().program(), time(stats.duration_ns));
+    if let Some(tool) = session.facts().meta.option("from").filter(|_| !stats.part) {
+        return writeln!(out, "{strong}{program}{strong:#} as {tool} tells it: {length}\n");
+    }
     let what = match stats.part {
         true => format!(", a part of its recording, {length} long"),
         false => format!(" {} after {length}", ended_text(stats)),
