@@ -12,6 +12,7 @@ pub mod known;
 pub mod oracle;
 pub mod programs;
 pub mod scale;
+pub mod schema;
 pub mod tools;
 
 pub use child::{Child, Ended};
