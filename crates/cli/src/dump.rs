@@ -3,7 +3,7 @@
 use highwater_query::sort::{OF_BLOCKS, OF_GROUPS};
 use highwater_query::{By, Item, Metric, Session, Survey, group};
 use highwater_render::{rows, sites};
-use highwater_replay::{LiveBlock, Until};
+use highwater_replay::LiveBlock;
 
 use crate::output::{self, Colour};
 use crate::trace;
@@ -30,7 +30,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     let mut session = args.view.trace.open()?;
     let window = select.window(&mut session)?;
     let mut selection = filter.select(&mut session)?;
-    let now = instant_ns(&mut session, window.to, filter.has_age())?;
+    let now = view::instant_ns(&mut session, window.to, filter.has_age())?;
     let mut blocks = view::live(&mut session, window, &mut selection, now)?;
     if let Some(by) = show.by {
         return by_group(show, &output, colour, &mut session, &blocks, by);
@@ -86,14 +86,4 @@ fn by_group(
         Output::Csv | Output::Format(_) => view::group_rows(&mut out, output, session, &groups)?,
     }
     Ok(std::io::Write::flush(&mut out)?)
-}
-
-/// The time of an instant, ns; read from the trace only where it is `wanted`.
-fn instant_ns(session: &mut Session, until: Until, wanted: bool) -> anyhow::Result<u64> {
-    Ok(match until {
-        Until::Start => 0,
-        Until::Ns(ns) => ns,
-        Until::Seqno(_) | Until::End if wanted => session.replay_until(until)?.totals().last_ns,
-        Until::Seqno(_) | Until::End => 0,
-    })
 }

@@ -14,8 +14,9 @@ use highwater_query::leaks::suppressions::Suppressions;
 use highwater_query::{By, Group, Session, Stats, units};
 use highwater_render::sites::{self, LeaksJson};
 use highwater_render::{gcc, github, junit, place, sarif, suspects};
-use highwater_replay::Until;
+use highwater_replay::{Replay, Until};
 
+use crate::alive::AliveArgs;
 use crate::output::{self, Colour};
 use crate::trace::{self, TraceArgs};
 use crate::unreachable;
@@ -137,9 +138,11 @@ pub struct Args {
     /// List what is alive at the end by site, stack, function, file, module, thread, api or size
     #[arg(long, value_name = "WHAT")]
     by: Option<By>,
-    /// Lines, or suspects, to show
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    limit: usize,
+    /// Lines, or suspects, to show (0 for all) [default: 20 in text]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    #[command(flatten)]
+    alive: AliveArgs,
     /// Who points to the block at this address (recorded with `run --leak-check`)
     #[arg(long, value_name = "ADDR", value_parser = unreachable::address, conflicts_with_all = ["method", "format"])]
     who: Option<u64>,
@@ -160,13 +163,34 @@ pub struct Args {
 }
 
 impl Args {
+    /// Lines of text.
+    fn limit(&self) -> usize {
+        match self.limit.unwrap_or(20) {
+            0 => usize::MAX,
+            limit => limit,
+        }
+    }
+
+    /// What is alive at the end, as the options want it.
+    fn alive(&self, session: &mut Session, replay: &Replay, rules: &Suppressions) -> anyhow::Result<Leaks> {
+        let by = self.by.unwrap_or_default();
+        let mut leaks = match self.alive.is_given() {
+            true => self.alive.find(session, by, rules)?,
+            false => report::live(session, replay, by, rules),
+        };
+        if self.show_suppressed {
+            std::mem::swap(&mut leaks.groups, &mut leaks.suppressed);
+        }
+        Ok(leaks)
+    }
+
     fn format(&self) -> Format {
         if self.json { Format::Json } else { self.format }
     }
 
     /// Is this about what is alive at the end, whoever is to blame?
     fn plain(&self) -> bool {
-        let asked = self.show_suppressed || self.gen_suppressions || self.by.is_some();
+        let asked = self.alive.lists() || self.show_suppressed || self.gen_suppressions || self.by.is_some();
         asked || self.rank.method == Some(Method::Exit)
     }
 
@@ -198,10 +222,12 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         return unreachable::who(&mut session, colour, addr, args.json);
     }
     if args.classes() {
+        args.alive.refuse("--method unreachable")?;
         let (by, json) = (args.by.unwrap_or_default(), args.format() == Format::Json);
-        return unreachable::classes(&mut session, colour, &rules, by, args.limit, json);
+        return unreachable::classes(&mut session, colour, &rules, by, args.limit(), json);
     }
     if args.windows() {
+        args.alive.refuse("--method window")?;
         return window(args, colour, &mut session, &rules);
     }
     if args.window.is_given() {
@@ -212,7 +238,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     }
     let slicing = args.rank.period.map_or(Slicing::Events, Slicing::Period);
     let evidence = Evidence::collect(&mut session, Until::End, slicing)?;
-    let stats = Stats::collect(&session, &evidence.replay);
+    let mut stats = Stats::collect(&session, &evidence.replay);
     let options = rank::Options {
         method: args.rank.method.unwrap_or_default(),
         trend: args.rank.trend,
@@ -221,13 +247,15 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         limit: args.rank.limit_at,
     };
     let findings = findings(&mut session)?;
-    let ranking = rank::rank(&mut session, &evidence, &findings, &rules, &options);
+    let mut ranking = rank::rank(&mut session, &evidence, &findings, &rules, &options);
+    args.alive.restrict(&mut session, &mut ranking)?;
     let format = args.format();
     if format == Format::Json {
         let by = args.by.unwrap_or_default();
-        let mut leaks = report::live(&mut session, &evidence.replay, by, &rules);
-        if args.show_suppressed {
-            std::mem::swap(&mut leaks.groups, &mut leaks.suppressed);
+        let leaks = args.alive(&mut session, &evidence.replay, &rules)?;
+        if args.alive.is_given() {
+            stats.totals.live_bytes = leaks.bytes();
+            stats.totals.live_blocks = leaks.groups.iter().map(|group| group.blocks).sum();
         }
         let blocks = args.blocks.then(|| evidence.replay.live_set());
         let more = LeaksJson { blocks: blocks.as_deref(), ranking: Some(&ranking) };
@@ -238,7 +266,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     if format == Format::Text {
         let mut out = output::stdout();
         let show = suspects::Show {
-            limit: args.limit,
+            limit: args.limit(),
             all: args.rank.all,
             verbose: args.rank.verbose,
             unicode: output::unicode(),
@@ -272,7 +300,7 @@ fn window(args: &Args, colour: Colour, session: &mut Session, rules: &Suppressio
     let groups = found.groups();
     match format {
         _ if args.gen_suppressions => out.write_all(report::generate(&groups).as_bytes())?,
-        Format::Text => windows::text(&mut out, colour, session, &found, by, args.limit)?,
+        Format::Text => windows::text(&mut out, colour, session, &found, by, args.limit())?,
         Format::Json => {
             highwater_render::windows::json(&mut out, session, &stats, &found, by, args.blocks)?;
         }
@@ -312,15 +340,15 @@ fn tell(ranking: &Ranking) {
 /// What is alive at the end, by whatever was asked for.
 fn at_exit(args: &Args, colour: Colour, rules: &Suppressions, session: &mut Session) -> anyhow::Result<()> {
     let (replay, mut stats) = trace::replay(session)?;
-    let mut leaks = report::live(session, &replay, args.by.unwrap_or_default(), rules);
-    if args.show_suppressed {
-        std::mem::swap(&mut leaks.groups, &mut leaks.suppressed);
-    }
+    let leaks = args.alive(session, &replay, rules)?;
     trace::warn(&stats);
     if args.gen_suppressions {
         let mut out = output::stdout();
         out.write_all(report::generate(&leaks.groups).as_bytes())?;
         return Ok(out.flush()?);
+    }
+    if args.alive.rows() {
+        return args.alive.write(session, &leaks, args.limit);
     }
     if args.format() != Format::Text {
         for_machines(&mut output::stdout(), args.format(), session, &leaks.groups)?;
@@ -351,7 +379,7 @@ fn table(
         writeln!(out, "no leaks: all that is live at the end is suppressed")?;
     } else {
         let by = args.by.unwrap_or_default();
-        sites::leaks_text(&mut out, &colour.stdout(), session, stats, groups, by, args.limit)?;
+        sites::leaks_text(&mut out, &colour.stdout(), session, stats, groups, by, args.limit())?;
     }
     out.flush()?;
     Ok(())

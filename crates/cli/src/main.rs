@@ -1,5 +1,6 @@
 //! The `highwater` command: one file a subcommand, no logic of its own.
 
+mod alive;
 mod budget;
 mod by_hand;
 mod check;

@@ -338,3 +338,16 @@ impl InliningArgs {
         }
     }
 }
+
+/// The time of an instant, ns; read from the trace only where it is `wanted`.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn instant_ns(session: &mut Session, until: Until, wanted: bool) -> anyhow::Result<u64> {
+    Ok(match until {
+        Until::Start => 0,
+        Until::Ns(ns) => ns,
+        Until::Seqno(_) | Until::End if wanted => session.replay_until(until)?.totals().last_ns,
+        Until::Seqno(_) | Until::End => 0,
+    })
+}

@@ -52,6 +52,11 @@ pub fn live(session: &mut Session, replay: &Replay, by: By, rules: &Suppressions
     } else {
         replay.live().map(|block| Item::of_block(&block, replay)).collect()
     };
+    of_items(session, items, by, rules)
+}
+
+/// Puts together what is alive, without what is suppressed.
+pub fn of_items(session: &mut Session, items: Vec<Item>, by: By, rules: &Suppressions) -> Leaks {
     let mut leaks = Leaks::default();
     let (mut kept, mut hidden) = (Vec::new(), Vec::new());
     for item in items {
