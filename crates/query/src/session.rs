@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_event::node::{Node, NodeId, ROOT, Truncation};
-use highwater_replay::{Options, Replay, Until};
+use highwater_replay::{Options, Until};
 use highwater_symbols::{ModuleId, Symbolizer};
 use highwater_trace::model::{End, Mark, Meta, ModuleDef, NodeDef, RssSample, Step, ThreadDef, ThreadNo};
 use highwater_trace::reach::Scanned;
@@ -64,6 +64,8 @@ pub struct SessionOptions {
     pub replay: Options,
     /// What is shown of inlined functions.
     pub inlining: Inlining,
+    /// Write nothing to the trace (see [`Session::replay`]).
+    pub leave_alone: bool,
 }
 
 /// What is known of a recording before any event is read.
@@ -234,6 +236,7 @@ pub struct Session {
     replay: Options,
     inlining: Inlining,
     peak: Option<u64>,
+    leave_alone: bool,
 }
 
 impl Session {
@@ -270,6 +273,7 @@ impl Session {
             replay: Options { sample, ..options.replay },
             inlining: options.inlining,
             peak: None,
+            leave_alone: options.leave_alone,
         }
     }
 
@@ -308,21 +312,6 @@ impl Session {
             Names::Symbols { symbolizer, .. } => symbolizer.hints(),
             Names::Made(_) => Vec::new(),
         }
-    }
-
-    /// Replays the whole trace. What was wrong with its parts is in
-    /// [`Facts::warnings`] afterwards.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn replay(&mut self) -> Result<Replay, QueryError> {
-        let mut replay = self.replay_until(Until::End)?;
-        replay.finish();
-        if let Source::Trace(trace) = &*self.source {
-            replay.add_left_out(trace.left_out());
-        }
-        self.peak = Some(replay.totals().peak_seqno);
-        Ok(replay)
     }
 
     /// Turns a named instant into one that a replay can stop at.

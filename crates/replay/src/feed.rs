@@ -1,9 +1,10 @@
-//! A trace's events into a replay, many at a time.
+//! A trace's events into a replay, many at a time; and the keyframes that are
+//! made on the way.
 
 use std::sync::mpsc;
 
 use highwater_trace::model::Step;
-use highwater_trace::{Batch, Steps, TraceError};
+use highwater_trace::{Batch, GroupStart, KeyframePacker, PackedKeyframe, Steps, Trace, TraceError};
 
 use crate::replay::{Replay, Until};
 
@@ -57,6 +58,20 @@ impl<'a> Feed<'a> {
     /// # Errors
     /// The file cannot be read.
     pub fn go_on(&mut self, replay: &mut Replay, until: Until, left: u64) -> Result<(), TraceError> {
+        self.go_on_with(replay, until, left, &mut |_, _| {})
+    }
+
+    /// The same, and calls `before` with the replay and each batch before it is fed.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn go_on_with(
+        &mut self,
+        replay: &mut Replay,
+        until: Until,
+        left: u64,
+        before: &mut dyn FnMut(&mut Replay, &Batch),
+    ) -> Result<(), TraceError> {
         let share = until == Until::End
             && left >= MANY
             && std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
@@ -64,12 +79,13 @@ impl<'a> Feed<'a> {
             if !self.open {
                 self.fed = 0;
                 if share {
-                    return self.shared(replay);
+                    return self.shared(replay, before);
                 }
                 if !self.steps.next_batch(&mut self.batch, BATCH)? {
                     return Ok(());
                 }
                 self.open = true;
+                before(replay, &self.batch);
             }
             let rest = self.batch.events.get(self.fed..).unwrap_or_default();
             let seqno = self.batch.seqno + self.fed as u64;
@@ -89,7 +105,11 @@ impl<'a> Feed<'a> {
     }
 
     /// The rest, read by a thread of its own.
-    fn shared(&mut self, replay: &mut Replay) -> Result<(), TraceError> {
+    fn shared(
+        &mut self,
+        replay: &mut Replay,
+        before: &mut dyn FnMut(&mut Replay, &Batch),
+    ) -> Result<(), TraceError> {
         let steps = &mut self.steps;
         std::thread::scope(|scope| {
             let (full, filled) = mpsc::sync_channel::<Batch>(WAITING);
@@ -104,6 +124,7 @@ impl<'a> Feed<'a> {
                 }
             });
             for batch in filled {
+                before(replay, &batch);
                 replay.feed_batch(&batch);
                 let _ = back.send(batch);
             }
@@ -112,5 +133,75 @@ impl<'a> Feed<'a> {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })
+    }
+}
+
+/// Keyframes that are made while a whole trace is replayed.
+pub struct Keyframes {
+    starts: std::iter::Peekable<std::vec::IntoIter<GroupStart>>,
+    packer: KeyframePacker,
+    packed: Vec<PackedKeyframe>,
+    /// Bytes that they may have together, at most.
+    room: u64,
+    apart: u64,
+    /// From this seqno on the next one may be made.
+    next: u64,
+}
+
+/// Events between two keyframes, at least: fewer are replayed as fast as a
+/// keyframe is read.
+const APART: u64 = 500_000;
+
+impl Keyframes {
+    /// For a trace; `None` if it has no room or no need for any.
+    pub fn new(trace: &Trace) -> Option<Keyframes> {
+        Self::at_least_apart(trace, APART)
+    }
+
+    /// The same with another number of events between two of them, at least.
+    pub fn at_least_apart(trace: &Trace, apart: u64) -> Option<Keyframes> {
+        if trace.event_count() < 2 * apart || !trace.wants_keyframes() {
+            return None;
+        }
+        let starts = trace.group_starts().into_iter().peekable();
+        let room = trace.file_size() / 3;
+        Some(Keyframes {
+            starts,
+            packer: KeyframePacker::new()?,
+            packed: Vec::new(),
+            room,
+            apart,
+            next: apart,
+        })
+    }
+
+    /// To be called before each batch of the trace.
+    pub fn before(&mut self, replay: &mut Replay, batch: &Batch) {
+        if batch.events.is_empty() || batch.seqno < self.next {
+            return;
+        }
+        while self.starts.next_if(|start| start.seqno < batch.seqno).is_some() {}
+        let Some(start) = self.starts.next_if(|start| start.seqno == batch.seqno) else { return };
+        // A special record of the group may have come before its first event.
+        if replay.epoch() == batch.epoch {
+            return;
+        }
+        replay.ends_before(Some(batch.epoch));
+        let blocks = replay.stored_blocks();
+        // Packing one takes a small part of the time of what lies between.
+        self.next =
+            batch.seqno + self.apart.max(if self.apart < APART { 0 } else { 8 * blocks.len() as u64 });
+        let frame = self.packer.pack(start, &replay.thread_states(), &blocks);
+        if let Some(room) = self.room.checked_sub(frame.bytes()) {
+            self.room = room;
+            self.packed.push(frame);
+        }
+    }
+
+    /// Appends them to the trace if they are sound and it can be written; says how
+    /// many were. `replay` is finished.
+    pub fn append(mut self, trace: &Trace, replay: &Replay) -> usize {
+        self.packed.retain(|frame| replay.is_sound_from(frame.seqno()));
+        trace.append_keyframes(&self.packed)
     }
 }

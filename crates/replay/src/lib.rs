@@ -62,7 +62,7 @@ mod model;
 mod properties;
 
 pub use errors::{AllocRecord, ErrorKind, FreeRecord, HeapError};
-pub use feed::Feed;
+pub use feed::{Feed, Keyframes};
 pub use live::{LiveBlock, LiveDiff, diff};
 pub use replay::{Options, Replay, Until};
 pub use totals::{SiteTotals, ThreadTotals, Totals};

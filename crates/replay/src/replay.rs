@@ -2,6 +2,7 @@
 
 mod batch;
 mod left_out;
+mod resume;
 mod settle;
 mod window;
 
@@ -24,6 +25,7 @@ use crate::sampling::Weight;
 use crate::series::Series;
 use crate::table::Table;
 use crate::totals::{SiteTotals, ThreadTotals, Totals};
+use resume::Doubts;
 
 /// How many slab places all searches for the block around an address may look
 /// at, together; afterwards such a free counts as foreign.
@@ -110,6 +112,7 @@ pub struct Replay {
     search_budget: u64,
     /// The first seqno that counts, where only a window does.
     window: Option<u64>,
+    doubts: Doubts,
 }
 
 /// A thread's latest free half of a realloc.
@@ -164,6 +167,7 @@ impl Replay {
             now: 0,
             search_budget: SEARCH_BUDGET,
             window: None,
+            doubts: Doubts::default(),
         }
     }
 
@@ -445,7 +449,7 @@ impl Replay {
             site.settle(self.peak.epoch);
             site.allocations += blocks;
             site.bytes = site.bytes.wrapping_add(bytes);
-            site.live_blocks += blocks;
+            site.live_blocks = site.live_blocks.wrapping_add(blocks);
             site.live_bytes = site.live_bytes.wrapping_add(bytes);
             site.variance = site.variance.saturating_add(weight.variance);
             site.live_variance = site.live_variance.wrapping_add(weight.variance);
@@ -453,7 +457,7 @@ impl Replay {
         if let Some(totals) = self.threads.get_mut(thread as usize) {
             totals.allocations += blocks;
             totals.bytes_allocated = totals.bytes_allocated.wrapping_add(bytes);
-            totals.live_blocks += blocks;
+            totals.live_blocks = totals.live_blocks.wrapping_add(blocks);
             totals.live_bytes = totals.live_bytes.wrapping_add(bytes);
             totals.last_alloc = fields.seqno;
             totals.last_ns = self.now;
@@ -565,7 +569,7 @@ impl Replay {
             // A sample does not say what was made between.
             temporary =
                 block.thread == thread && totals.last_alloc == block.seqno && self.totals.sampled.rate == 0;
-            totals.temporary += u64::from(temporary) * blocks;
+            totals.temporary = totals.temporary.wrapping_add(u64::from(temporary) * blocks);
         }
         if let Some(maker) = self.threads.get_mut(block.thread as usize) {
             maker.live_blocks = maker.live_blocks.wrapping_sub(blocks);
@@ -573,13 +577,13 @@ impl Replay {
         }
         if let Some(site) = self.sites.get_mut(block.site as usize) {
             site.settle(self.peak.epoch);
-            site.frees += blocks;
-            site.temporary += u64::from(temporary) * blocks;
+            site.frees = site.frees.wrapping_add(blocks);
+            site.temporary = site.temporary.wrapping_add(u64::from(temporary) * blocks);
             site.live_blocks = site.live_blocks.wrapping_sub(blocks);
             site.live_bytes = site.live_bytes.wrapping_sub(bytes);
             site.live_variance = site.live_variance.wrapping_sub(weight.variance);
         }
-        self.totals.temporary += u64::from(temporary) * blocks;
+        self.totals.temporary = self.totals.temporary.wrapping_add(u64::from(temporary) * blocks);
         self.peak.sub(bytes, blocks, thread);
         if self.totals.sampled.rate != 0 {
             self.totals.sampled.went(&weight);
@@ -698,6 +702,9 @@ impl Replay {
     /// The realloc whose free half was `seqno` failed: the block lives on.
     fn undo(&mut self, seqno: u64, addr: u64, thread: ThreadNo) {
         self.totals.failed_reallocations += 1;
+        if seqno < self.epoch_seqno || self.log.is_empty() {
+            self.doubts.add(seqno, self.seqno);
+        }
         let by = self.thread(thread);
         let at_bad = |contest: &Contest| contest.bad.iter().position(|bad| bad.event.seqno == seqno);
         let half = self.halves.get(by as usize).copied().flatten().filter(|half| half.seqno == seqno);
@@ -802,14 +809,14 @@ impl Replay {
             totals.temporary = totals.temporary.wrapping_sub(temporary);
         }
         if let Some(maker) = self.threads.get_mut(block.thread as usize) {
-            maker.live_blocks += blocks;
+            maker.live_blocks = maker.live_blocks.wrapping_add(blocks);
             maker.live_bytes = maker.live_bytes.wrapping_add(bytes);
         }
         if let Some(site) = self.sites.get_mut(block.site as usize) {
             site.settle(self.peak.epoch);
             site.frees = site.frees.wrapping_sub(blocks);
             site.temporary = site.temporary.wrapping_sub(temporary);
-            site.live_blocks += blocks;
+            site.live_blocks = site.live_blocks.wrapping_add(blocks);
             site.live_bytes = site.live_bytes.wrapping_add(bytes);
             site.live_variance = site.live_variance.wrapping_add(weight.variance);
         }

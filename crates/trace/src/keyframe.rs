@@ -2,14 +2,27 @@
 
 use highwater_event::api::ApiKind;
 
-use crate::model::LiveBlock;
+use crate::model::{LiveBlock, ThreadNo};
 use crate::varint::{Reader, put, put_signed};
 
 /// Live blocks in one keyframe block of the file; a larger live set takes more
 /// than one.
 pub(crate) const BLOCKS_A_PART: usize = 16 << 10;
 
-/// The live set at an instant.
+/// What a replay has to know of a thread beside its live blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadState {
+    /// Which.
+    pub thread: ThreadNo,
+    /// Seqno of its latest allocation, if it has made any.
+    pub last_alloc: Option<u64>,
+    /// Times of its first and its latest event, ns since the start.
+    pub first_ns: u64,
+    /// See `first_ns`.
+    pub last_ns: u64,
+}
+
+/// The heap at an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyframe {
     /// The instant: all events below this seqno have happened.
@@ -18,6 +31,31 @@ pub struct Keyframe {
     pub ns: u64,
     /// The live blocks, in the order in which the writer gave them.
     pub blocks: Vec<LiveBlock>,
+    /// The threads that have acted, in the order of their first events; `None`
+    /// where the writer did not say.
+    pub threads: Option<Vec<ThreadState>>,
+}
+
+pub(crate) fn put_threads(out: &mut Vec<u8>, threads: Option<&[ThreadState]>) {
+    let Some(threads) = threads else { return put(out, 0) };
+    put(out, threads.len() as u64 + 1);
+    for thread in threads {
+        put(out, u64::from(thread.thread));
+        put(out, thread.last_alloc.map_or(0, |seqno| seqno.wrapping_add(1)));
+        put(out, thread.first_ns);
+        put_signed(out, thread.last_ns.wrapping_sub(thread.first_ns) as i64);
+    }
+}
+
+fn read_threads(reader: &mut Reader<'_>) -> Option<Option<Vec<ThreadState>>> {
+    let Some(count) = reader.u64()?.checked_sub(1) else { return Some(None) };
+    let mut threads = Vec::new();
+    for _ in 0..count {
+        let (thread, last_alloc, first_ns) = (reader.u32()?, reader.u64()?.checked_sub(1), reader.u64()?);
+        let last_ns = first_ns.wrapping_add(reader.i64()? as u64);
+        threads.push(ThreadState { thread, last_alloc, first_ns, last_ns });
+    }
+    Some(Some(threads))
 }
 
 pub(crate) fn put_live(out: &mut Vec<u8>, blocks: &[LiveBlock]) {
@@ -39,8 +77,14 @@ pub(crate) fn put_live(out: &mut Vec<u8>, blocks: &[LiveBlock]) {
     }
 }
 
-pub(crate) fn read_live(bytes: &[u8], count: u32, out: &mut Vec<LiveBlock>) -> Option<()> {
+/// The live blocks of a part, behind those of `out`, and what it says of threads.
+pub(crate) fn read_live(
+    bytes: &[u8],
+    count: u32,
+    out: &mut Vec<LiveBlock>,
+) -> Option<Option<Vec<ThreadState>>> {
     let mut reader = Reader::new(bytes);
+    let threads = read_threads(&mut reader)?;
     let mut before = (0u64, 0u64, 0u64, 0u32);
     for _ in 0..count {
         let addr = before.0.wrapping_add(reader.i64()? as u64);
@@ -55,7 +99,7 @@ pub(crate) fn read_live(bytes: &[u8], count: u32, out: &mut Vec<LiveBlock>) -> O
         out.push(LiveBlock { addr, size, usable, node, thread, api, seqno, ns });
         before = (addr, seqno, ns, node);
     }
-    reader.is_empty().then_some(())
+    reader.is_empty().then_some(threads)
 }
 
 #[cfg(test)]
@@ -76,10 +120,15 @@ mod tests {
         };
         let blocks =
             [block, LiveBlock { addr: 16, usable: None, node: u32::MAX, ns: u64::MAX, ..block }, block];
+        let threads = [
+            ThreadState { thread: 0, last_alloc: Some(7), first_ns: 3, last_ns: 9 },
+            ThreadState { thread: 9, last_alloc: None, first_ns: 5, last_ns: 5 },
+        ];
         let mut bytes = Vec::new();
+        put_threads(&mut bytes, Some(&threads));
         put_live(&mut bytes, &blocks);
         let mut got = Vec::new();
-        assert_eq!(read_live(&bytes, 3, &mut got), Some(()));
+        assert_eq!(read_live(&bytes, 3, &mut got), Some(Some(threads.to_vec())));
         assert_eq!(got, blocks);
         assert_eq!(read_live(&bytes, 2, &mut Vec::new()), None);
         assert_eq!(read_live(&bytes[..bytes.len() - 1], 3, &mut Vec::new()), None);

@@ -23,6 +23,7 @@
 pub mod clock;
 mod defs;
 pub mod error;
+mod extend;
 mod frame;
 mod group;
 mod index;
@@ -39,8 +40,9 @@ mod varint;
 pub mod writer;
 
 pub use error::{BlockKind, TraceError, Warning};
+pub use extend::{GroupStart, KeyframePacker, PackedKeyframe};
 pub use frame::FORMAT_VERSION;
-pub use keyframe::Keyframe;
+pub use keyframe::{Keyframe, ThreadState};
 pub use reader::Trace;
 pub use recording::Recording;
 pub use steps::{Batch, Brief, Steps};

@@ -10,7 +10,7 @@ use crate::frame::{
 };
 use crate::group::{BlockInfo, read_table};
 use crate::index::{GroupRef, Index, KeyframeRef};
-use crate::keyframe::{Keyframe, read_live};
+use crate::keyframe::{Keyframe, ThreadState, read_live};
 use crate::left_out::LeftOut;
 use crate::model::{End, Mark, Meta, ModuleDef, NameDef, Note, Renumbered, RssSample, ThreadDef};
 use crate::nodes::Nodes;
@@ -400,15 +400,15 @@ impl Trace {
     ) -> Result<Option<Keyframe>, TraceError> {
         let Some(head) = refs.first() else { return Ok(None) };
         let Some(refs) = refs.get(..head.parts as usize) else { return Ok(None) };
-        let mut blocks = Vec::new();
+        let (mut blocks, mut threads) = (Vec::new(), None);
         for (part, place) in refs.iter().enumerate() {
-            if (place.seqno, place.part as usize) != (head.seqno, part)
-                || self.read_keyframe_part(place, &mut blocks, buffers)?.is_none()
-            {
+            if (place.seqno, place.part as usize) != (head.seqno, part) {
                 return Ok(None);
             }
+            let Some(its) = self.read_keyframe_part(place, &mut blocks, buffers)? else { return Ok(None) };
+            threads = threads.or(its);
         }
-        Ok(Some(Keyframe { seqno: head.seqno, ns: self.to_ns(head.stamp), blocks }))
+        Ok(Some(Keyframe { seqno: head.seqno, ns: self.to_ns(head.stamp), blocks, threads }))
     }
 
     fn read_keyframe_part(
@@ -416,7 +416,7 @@ impl Trace {
         place: &KeyframeRef,
         out: &mut Vec<crate::model::LiveBlock>,
         buffers: &mut Buffers,
-    ) -> Result<Option<()>, TraceError> {
+    ) -> Result<Option<Option<Vec<ThreadState>>>, TraceError> {
         let Some(header) = self.source.header(place.offset)? else { return Ok(None) };
         let fits = header.is(BlockKind::Keyframe)
             && (header.first, header.first_epoch, header.last_epoch)
@@ -466,6 +466,18 @@ impl Trace {
             },
         };
         Ok(())
+    }
+
+    /// Is there a trailer at this place?
+    fn is_trailer(&self, at: u64) -> Result<bool, TraceError> {
+        let mut bytes = [0; TRAILER];
+        let got = self.source.read(at, &mut bytes)?;
+        Ok(got == TRAILER && parse_trailer(&bytes, self.source.file_id).is_some_and(|index| index < at))
+    }
+
+    /// Is the file whole: will nothing more come?
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
     }
 
     fn trailer(&self) -> Result<Option<u64>, TraceError> {
@@ -548,6 +560,7 @@ impl Trace {
     fn scan(&mut self, trailer: Option<u64>) -> Result<(), TraceError> {
         let mut at = self.scanned;
         let mut cut = None;
+        let mut appended = false;
         if self.size < at {
             cut = Some(FILE_HEADER as u64);
         }
@@ -557,6 +570,12 @@ impl Trace {
                 if self.size - at == TRAILER as u64 && trailer.is_some() {
                     self.complete = true;
                     break;
+                }
+                if self.is_trailer(at)? {
+                    // What stands behind it was appended when all was there.
+                    appended = true;
+                    at += TRAILER as u64;
+                    continue;
                 }
                 let index = trailer == Some(at);
                 match self.source.resync(at + 1, self.size)? {
@@ -619,6 +638,11 @@ impl Trace {
                 None => self.damaged(at, None, 0, "a kind that this version does not know"),
             }
             at = end;
+        }
+        if appended && trailer.is_none() {
+            // Whoever appended was interrupted; nothing of the recording is missing.
+            self.complete = true;
+            return Ok(());
         }
         if let Some(offset) = cut {
             self.warnings.push(Warning::CutTail { offset, bytes: self.size - offset });

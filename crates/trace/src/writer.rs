@@ -17,7 +17,7 @@ use crate::frame::{
 };
 use crate::group::{BlockInfo, Part, put_parts, put_table};
 use crate::index::{GroupRef, Index, KeyframeRef};
-use crate::keyframe::{BLOCKS_A_PART, put_live};
+use crate::keyframe::{BLOCKS_A_PART, put_live, put_threads};
 use crate::left_out::LeftOut;
 use crate::model::{
     ClockPoint, End, EventBlock, LiveBlock, Mark, Meta, ModuleDef, NameDef, NodeDef, Note, Renumbered,
@@ -401,6 +401,7 @@ impl Writer {
             let from = part * BLOCKS_A_PART;
             let blocks = live.get(from..live.len().min(from + BLOCKS_A_PART)).unwrap_or_default();
             raw.clear();
+            put_threads(&mut raw, None);
             put_live(&mut raw, blocks);
             let header = BlockHeader {
                 kind: BlockKind::Keyframe as u8,

@@ -1,8 +1,8 @@
 //! The heap at an instant, and what happened in a window.
 
-use highwater_replay::{Feed, LiveBlock, Options, Replay, Until};
-use highwater_trace::TraceError;
+use highwater_replay::{Feed, Keyframes, LiveBlock, Options, Replay, Until};
 use highwater_trace::model::Step;
+use highwater_trace::{Batch, Steps, Trace, TraceError};
 
 use super::{QueryError, Session, Source, StepStream};
 
@@ -61,21 +61,84 @@ impl Source {
     /// # Errors
     /// The file cannot be read.
     pub fn enter(&self, until: Until, options: Options) -> Result<(StepStream<'_>, Replay), TraceError> {
-        let _ = until;
-        Ok((self.steps(), Replay::new(options)))
+        Ok(match self {
+            Source::Trace(trace) => {
+                let (steps, heap) = entry(trace, until, options)?;
+                (StepStream::Trace(Box::new(steps)), heap)
+            }
+            Source::Made { .. } => (self.steps(), Replay::new(options)),
+        })
     }
 
     /// The same with a stream of many events at a time.
-    fn feed(&self, _until: Until, options: Options) -> Result<(Stream<'_>, Replay), TraceError> {
-        let stream = match self {
-            Source::Trace(trace) => Stream::Trace(Box::new(Feed::new(trace.steps()))),
-            Source::Made { steps, .. } => Stream::Made { steps: steps.iter(), given: 0, seqno: 0 },
-        };
-        Ok((stream, Replay::new(options)))
+    fn feed(&self, until: Until, options: Options) -> Result<(Stream<'_>, Replay), TraceError> {
+        Ok(match self {
+            Source::Trace(trace) => {
+                let (steps, heap) = entry(trace, until, options)?;
+                (Stream::Trace(Box::new(Feed::new(steps))), heap)
+            }
+            Source::Made { steps, .. } => {
+                (Stream::Made { steps: steps.iter(), given: 0, seqno: 0 }, Replay::new(options))
+            }
+        })
     }
 }
 
+/// The last place before an instant from which the heap of a trace is known.
+fn entry(trace: &Trace, until: Until, options: Options) -> Result<(Steps<'_>, Replay), TraceError> {
+    // All events below this number belong to the instant.
+    let seqno = match until {
+        Until::Start => 0,
+        Until::End => u64::MAX,
+        Until::Seqno(last) => last.saturating_add(1),
+        Until::Ns(last) => trace.seqno_before_ns(last.saturating_add(1)),
+    };
+    if seqno > 0
+        && let Some(keyframe) = trace.keyframe_before(seqno)?
+        && let Some(heap) = Replay::resume(options.clone(), &keyframe)
+    {
+        return Ok((trace.steps_from(keyframe.seqno), heap));
+    }
+    Ok((trace.steps(), Replay::new(options)))
+}
+
 impl Session {
+    /// Replays the whole trace. What was wrong with its parts is in
+    /// [`Facts::warnings`](super::Facts::warnings) afterwards. A large trace that
+    /// is finished and has no keyframes yet gets them, if it can be written: from
+    /// then on instants and windows are answered without reading the rest.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn replay(&mut self) -> Result<Replay, QueryError> {
+        let source = self.source();
+        let keyframes = match &*source {
+            Source::Trace(trace) if !self.leave_alone => Keyframes::new(trace),
+            _ => None,
+        };
+        let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
+        match (&mut stream, keyframes, &*source) {
+            (Stream::Trace(feed), Some(mut keyframes), Source::Trace(trace)) => {
+                let before = &mut |heap: &mut Replay, batch: &Batch| keyframes.before(heap, batch);
+                feed.go_on_with(&mut heap, Until::End, self.facts.events, before)?;
+                heap.finish();
+                if feed.steps().warnings().is_empty() {
+                    keyframes.append(trace, &heap);
+                }
+            }
+            (stream, ..) => {
+                stream.go_on(&mut heap, Until::End, self.facts.events)?;
+                heap.finish();
+            }
+        }
+        if let Source::Trace(trace) = &*source {
+            heap.add_left_out(trace.left_out());
+        }
+        self.learn_from(&stream);
+        self.peak = Some(heap.totals().peak_seqno);
+        Ok(heap)
+    }
+
     /// Replays the trace up to an instant. The result is not
     /// [finished](Replay::finish).
     ///

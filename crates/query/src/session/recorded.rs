@@ -95,6 +95,7 @@ impl Session {
             replay: options.replay,
             inlining: options.inlining,
             peak: None,
+            leave_alone: false,
         }
     }
 }

@@ -15,6 +15,11 @@ impl Replay {
         self.feed_last(batch, Until::End);
     }
 
+    /// The epoch of what was fed last.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// What comes next is of this epoch (`None`: nothing comes): where that is
     /// another than the present one, the present one is over.
     pub fn ends_before(&mut self, epoch: Option<u32>) {

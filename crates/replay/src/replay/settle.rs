@@ -59,6 +59,11 @@ impl Replay {
         // What is there is noted now: at the epoch's end it may have gone.
         bad.freed = self.freed.latest_at(event.addr);
         bad.before = bad.freed.map(|freed| freed.block.fields());
+        if let Some(freed) = &bad.freed
+            && freed.free.seqno < self.epoch_seqno
+        {
+            self.doubts.add(freed.free.seqno, event.seqno);
+        }
         if bad.before.is_none() {
             bad.inside = self.around(event.addr);
         }

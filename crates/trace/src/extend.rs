@@ -1,0 +1,169 @@
+//! Keyframes for a finished trace: made on the way through a whole replay, and
+//! appended behind what is there, with a new index and trailer.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use crate::error::{BlockKind, TraceError};
+use crate::frame::{BlockHeader, Packed, Packer, TRAILER, parse_trailer, trailer};
+use crate::index::KeyframeRef;
+use crate::keyframe::{BLOCKS_A_PART, ThreadState, put_live, put_threads};
+use crate::model::{EndedHow, LiveBlock};
+use crate::reader::Trace;
+
+/// A place for a keyframe: the beginning of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupStart {
+    /// Seqno of the group's first event.
+    pub seqno: u64,
+    /// Groups before it.
+    pub(crate) group: u64,
+    /// Greatest stamp before it.
+    pub(crate) stamp: u64,
+}
+
+/// A keyframe as it will stand in the file.
+pub struct PackedKeyframe {
+    start: GroupStart,
+    parts: Vec<Packed>,
+}
+
+impl PackedKeyframe {
+    /// The instant: all events below this seqno have happened.
+    pub fn seqno(&self) -> u64 {
+        self.start.seqno
+    }
+
+    /// Bytes in the file.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.header.total()).sum()
+    }
+}
+
+/// Packs keyframes.
+pub struct KeyframePacker(Packer);
+
+impl KeyframePacker {
+    /// `None` if there is no memory for it.
+    pub fn new() -> Option<KeyframePacker> {
+        let compressor = zstd::bulk::Compressor::new(1).ok()?;
+        Some(KeyframePacker(Packer::Zstd(Box::new(compressor))))
+    }
+
+    /// Packs the heap as it is at the beginning of a group.
+    pub fn pack(&mut self, start: GroupStart, threads: &[ThreadState], live: &[LiveBlock]) -> PackedKeyframe {
+        let count = live.len().div_ceil(BLOCKS_A_PART).max(1);
+        let mut raw = Vec::new();
+        let mut parts = Vec::with_capacity(count);
+        for part in 0..count {
+            let from = part * BLOCKS_A_PART;
+            let blocks = live.get(from..live.len().min(from + BLOCKS_A_PART)).unwrap_or_default();
+            raw.clear();
+            put_threads(&mut raw, if part == 0 { Some(threads) } else { None });
+            put_live(&mut raw, blocks);
+            let header = BlockHeader {
+                kind: BlockKind::Keyframe as u8,
+                serial: start.group,
+                count: blocks.len() as u32,
+                first: start.seqno,
+                last: start.stamp,
+                first_epoch: part as u32,
+                last_epoch: count as u32,
+                ..BlockHeader::default()
+            };
+            parts.push(self.0.pack(header, &raw));
+        }
+        PackedKeyframe { start, parts }
+    }
+}
+
+impl Trace {
+    /// Could keyframes be appended? Only to a sound and finished trace that has none.
+    pub fn wants_keyframes(&self) -> bool {
+        self.is_complete()
+            && self.warnings.is_empty()
+            && self.index.keyframes.is_empty()
+            && self.end().is_some_and(|end| !matches!(end.how, EndedHow::Running | EndedHow::Lost))
+    }
+
+    /// The places for keyframes, in the order of the trace.
+    pub fn group_starts(&self) -> Vec<GroupStart> {
+        let mut stamp = 0;
+        let mut starts = Vec::new();
+        for (number, pair) in self.index.groups.windows(2).enumerate() {
+            let [before, group] = pair else { continue };
+            stamp = before.last.max(stamp);
+            // Between groups without an event the place would not be certain.
+            if before.events > 0 && group.events > 0 {
+                starts.push(GroupStart { seqno: group.first_seqno, group: number as u64 + 1, stamp });
+            }
+        }
+        starts
+    }
+
+    /// Appends keyframes with a new index and trailer, if this may be done: if
+    /// the file can be written, is still the one that was opened, and nobody else
+    /// is at it. Its modification time stays. Where writing fails the file
+    /// becomes as it was. Keyframes are taken in their order as long as all
+    /// together are at most a quarter of the file. Says how many were.
+    pub fn append_keyframes(&self, frames: &[PackedKeyframe]) -> usize {
+        self.try_append(frames).unwrap_or(0)
+    }
+
+    fn try_append(&self, frames: &[PackedKeyframe]) -> Result<usize, TraceError> {
+        let path = self.path();
+        let failed = |source| self.source.error(self.size, source);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+        if file.try_lock().is_err() {
+            return Ok(0);
+        }
+        let (there, opened) =
+            (file.metadata().map_err(failed)?, self.source.file.metadata().map_err(failed)?);
+        let mut end = [0; TRAILER];
+        let same = (there.dev(), there.ino(), there.len()) == (opened.dev(), opened.ino(), self.size)
+            && file.read_at(&mut end, self.size - TRAILER as u64).is_ok_and(|count| count == TRAILER)
+            && parse_trailer(&end, self.source.file_id).is_some();
+        if !same {
+            return Ok(0);
+        }
+        let mut index = self.index.clone();
+        let (mut out, mut taken) = (Vec::new(), 0);
+        for frame in frames {
+            // (all keyframes) * 4 <= the file with them
+            if (out.len() as u64 + frame.bytes()) * 3 > self.size {
+                continue;
+            }
+            taken += 1;
+            for (part, packed) in frame.parts.iter().enumerate() {
+                index.keyframes.push(KeyframeRef {
+                    offset: self.size + out.len() as u64,
+                    seqno: frame.start.seqno,
+                    stamp: frame.start.stamp,
+                    part: part as u32,
+                    parts: frame.parts.len() as u32,
+                });
+                packed.place(&mut out, self.size, self.source.file_id);
+            }
+        }
+        if taken == 0 {
+            return Ok(0);
+        }
+        let offset = self.size + out.len() as u64;
+        let header = BlockHeader {
+            kind: BlockKind::Index as u8,
+            count: index.groups.len() as u32,
+            first: self.event_count(),
+            ..BlockHeader::default()
+        };
+        Packer::None.block(&mut out, self.size, self.source.file_id, header, &index.encode());
+        out.extend_from_slice(&trailer(self.source.file_id, offset));
+        if let Err(source) = file.write_all_at(&out, self.size) {
+            let _ = file.set_len(self.size);
+            return Err(failed(source));
+        }
+        if let Ok(modified) = there.modified() {
+            let _ = file.set_modified(modified);
+        }
+        Ok(taken)
+    }
+}
