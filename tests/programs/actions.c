@@ -7,9 +7,11 @@
  *   bad      the same, and forgets a block of 100 bytes from each of two threads
  *   grow     resizes a kept buffer, made before, by 64 bytes
  *   burst    a thousand short-lived blocks
+ *   race     four threads take blocks from each other as fast as they can
  *   end      ends
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +44,29 @@ __attribute__((noinline)) static void grow(void)
     buffer = realloc(buffer, buffer_size); /* GROW */
 }
 
+static _Atomic(void *) places[16];
+
+static void *exchange(void *seed)
+{
+    unsigned state = (unsigned)(size_t)seed;
+    for (int i = 0; i < 20000; i++) {
+        state = state * 1664525u + 1013904223u;
+        void *block = malloc(16 + (state >> 24) % 64);
+        free(atomic_exchange(&places[(state >> 8) % 16], block));
+    }
+    return NULL;
+}
+
+static void race(void)
+{
+    pthread_t threads[4];
+    for (size_t i = 0; i < 4; i++)
+        if (pthread_create(&threads[i], NULL, exchange, (void *)(i + 1)) != 0)
+            abort();
+    for (size_t i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+}
+
 int main(void)
 {
     char word[64];
@@ -64,6 +89,8 @@ int main(void)
         }
         if (!strcmp(word, "grow"))
             grow();
+        if (!strcmp(word, "race"))
+            race();
         if (!strcmp(word, "burst"))
             for (int i = 0; i < 1000; i++)
                 free(malloc(i));

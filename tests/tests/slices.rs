@@ -79,6 +79,7 @@ fn a_slice_on_request_holds_what_is_alive_by_stack_with_the_names_of_static_func
     for mark in ["one", "two"] {
         live.act("bad");
         live.act("grow");
+        live.act("race");
         wait_until("a slice is written", Duration::from_secs(60), || live.ask(&["slice"]).code() == 0);
         live.ask(&["mark", mark]).expect_code(0);
     }
