@@ -190,14 +190,17 @@ fn by_group(args: &Args, filter: &Filter, first: &mut Session, second: &mut Sess
     let at = args.select.at.as_deref();
     let side = |session: &mut Session| -> anyhow::Result<(Side, Of)> {
         let until = instant(session, at, Until::End)?;
-        let items = measure::items(session, args.metric, until, filter, &rules, args.by())?;
+        let (items, whole) = measure::items(session, args.metric, until, filter, &rules, args.by())?;
         let side = Side::new(session, items, args.by(), &same);
         let what = match args.metric {
             Metric::Live => live_at(at.unwrap_or("end")),
             other => measure::words(other).to_string(),
         };
         let mut of = of(session, what);
-        of.totals = totals(&session.replay()?.totals());
+        of.totals = match whole {
+            Some(found) => totals(&found),
+            None => totals(&session.replay()?.totals()),
+        };
         Ok((side, of))
     };
     let (a, before) = side(first)?;

@@ -2,7 +2,7 @@
 
 use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
-use highwater_replay::{LiveBlock, Replay, Until};
+use highwater_replay::{LiveBlock, Replay, Totals, Until};
 use highwater_trace::model::{Op, Step, ThreadNo};
 use rustc_hash::FxHashMap;
 
@@ -50,8 +50,9 @@ pub fn live(
     Ok((blocks, replay))
 }
 
-/// All blocks of a metric, as items to be grouped. `at` is the instant of
-/// [`Metric::Live`]; `rules` hide what [`Metric::Leaked`] does not count.
+/// All blocks of a metric, as items to be grouped, and the totals of the whole run
+/// where they came by the way. `at` is the instant of [`Metric::Live`]; `rules` hide
+/// what [`Metric::Leaked`] does not count.
 ///
 /// # Errors
 /// The trace cannot be read.
@@ -62,30 +63,35 @@ pub fn items(
     filter: &Filter,
     rules: &Suppressions,
     by: By,
-) -> Result<Vec<Item>, QueryError> {
+) -> Result<(Vec<Item>, Option<Totals>), QueryError> {
+    let whole = metric != Metric::Live || at == Until::End;
+    // Temporary blocks are counted by site alone.
+    if metric == Metric::Temporary || whole && filter.is_empty() && by.needs_only_stacks() {
+        let replay = session.replay()?;
+        let mut items: Vec<Item> = replay.sites().map(|site| Item::of(&site, metric)).collect();
+        if metric == Metric::Leaked {
+            items.retain(|item| item.blocks > 0 && rules.rule(&session.stack(item.node)).is_none());
+        }
+        return Ok((items, Some(replay.totals())));
+    }
     let at = match metric {
         Metric::Live => at,
         Metric::Peak => session.instant(&crate::Instant::Peak)?,
         Metric::Leaked => Until::End,
-        Metric::Allocated | Metric::Allocations => return made(session, filter, by),
-        Metric::Temporary => {
-            let replay = session.replay()?;
-            return Ok(replay.sites().map(|site| Item::of(&site, metric)).collect());
+        Metric::Allocated | Metric::Allocations | Metric::Temporary => {
+            return Ok((made(session, filter)?, None));
         }
     };
     let (mut blocks, replay) = live(session, at, filter)?;
     if metric == Metric::Leaked {
         blocks.retain(|block| rules.rule(&session.stack(block.node)).is_none());
     }
-    Ok(blocks.iter().map(|block| Item::of_block(block, &replay)).collect())
+    let items = blocks.iter().map(|block| Item::of_block(block, &replay)).collect();
+    Ok((items, (at == Until::End).then(|| replay.totals())))
 }
 
 /// All blocks that were made, those that are alike in one item.
-fn made(session: &mut Session, filter: &Filter, by: By) -> Result<Vec<Item>, QueryError> {
-    if filter.is_empty() && by.needs_only_stacks() {
-        let replay = session.replay()?;
-        return Ok(replay.sites().map(|site| Item::of(&site, Metric::Allocated)).collect());
-    }
+fn made(session: &mut Session, filter: &Filter) -> Result<Vec<Item>, QueryError> {
     /// Stack, thread, entry point, and the number of bits of the size.
     type Alike = (NodeId, ThreadNo, ApiKind, u32);
     let mut selection = filter.select(session)?;

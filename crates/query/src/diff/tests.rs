@@ -12,7 +12,7 @@ use crate::leaks::suppressions::Suppressions;
 use crate::session::made::Made;
 
 fn side_by(session: &mut Session, measure: Metric, by: By) -> Side {
-    let items =
+    let (items, _) =
         items(session, measure, Until::End, &Filter::default(), &Suppressions::default(), by).unwrap();
     Side::new(session, items, by, &SameBuilds::default())
 }
@@ -76,7 +76,7 @@ fn lines_count_where_both_sides_ran_the_same_build() {
     let mut kinds = |same: &SameBuilds| {
         let of = |session: &mut Session| {
             let (filter, rules) = (Filter::default(), Suppressions::default());
-            let found = items(session, Metric::Live, Until::End, &filter, &rules, By::Site).unwrap();
+            let (found, _) = items(session, Metric::Live, Until::End, &filter, &rules, By::Site).unwrap();
             Side::new(session, found, By::Site, same)
         };
         groups(&of(&mut a), &of(&mut b), Rank::Bytes).changes.iter().map(|c| c.kind).collect::<Vec<_>>()
@@ -134,6 +134,39 @@ fn each_measure_counts_its_own() {
     assert_eq!(of(Metric::Allocated), [row("f", 100, 1), row("g", 66, 2)]);
     assert_eq!(of(Metric::Allocations), [row("f", 100, 1), row("g", 66, 2)]);
     assert_eq!(of(Metric::Temporary), [row("g", 0, 1)]);
+}
+
+#[test]
+fn totals_of_sites_are_what_their_blocks_add_up_to() {
+    let mut session = Made::default()
+        .node(1, 0, "f", "a.c", 1)
+        .node(2, 0, "g", "a.c", 2)
+        .alloc(0, 0x10, 100, 1)
+        .alloc(1, 0x100, 60, 2)
+        .alloc(1, 0x200, 61, 2)
+        .free(0, 0x100)
+        .alloc(0, 0x100, 6, 2)
+        .session();
+    // A filter that everything passes asks for the blocks themselves.
+    let mut every = Filter::default();
+    every.add("size_min=0").unwrap();
+    for metric in [Metric::Live, Metric::Peak, Metric::Allocated, Metric::Allocations, Metric::Leaked] {
+        let mut of = |filter: &Filter| {
+            let rules = Suppressions::default();
+            let (items, _) = items(&mut session, metric, Until::End, filter, &rules, By::Site).unwrap();
+            let side = Side::new(&mut session, items, By::Site, &SameBuilds::default());
+            let mut rows: Vec<_> = side
+                .groups
+                .iter()
+                .map(|(label, _, amount)| (label.clone(), amount.bytes, amount.blocks))
+                .collect();
+            rows.sort();
+            rows
+        };
+        let (by_site, by_block) = (of(&Filter::default()), of(&every));
+        assert_eq!(by_site, by_block, "{metric:?}");
+        assert_eq!(by_site.len(), 2);
+    }
 }
 
 /// Blocks of a made-up run: function, line, size.

@@ -44,7 +44,7 @@ fn compared(by: By, measure: Metric) -> Diff {
         .session();
     let side = |session: &mut Session| {
         let (filter, rules) = (Filter::default(), Suppressions::default());
-        let items = items(session, measure, Until::End, &filter, &rules, by).unwrap();
+        let (items, _) = items(session, measure, Until::End, &filter, &rules, by).unwrap();
         Side::new(session, items, by, &SameBuilds::default())
     };
     groups(&side(&mut before), &side(&mut after), rank(measure))
