@@ -6,9 +6,8 @@
 //! the destructors of all objects, too. `quick_exit` waits at its beginning;
 //! `_exit` does not wait at all.
 //!
-//! How long: until the recorder says so, and no longer than [`LONGEST`] for a
-//! recorder that has not stopped it. A recorder that dies is seen through its
-//! robust futex.
+//! How long: until the recorder says so, but no longer than [`LONGEST`] without a
+//! sign of work of it. A recorder that dies is seen through its robust futex.
 
 use core::sync::atomic::Ordering::*;
 
@@ -18,7 +17,7 @@ use crate::hooks::real;
 use crate::real::REAL;
 use crate::{arch, start, sys};
 
-/// Nanoseconds that the exit waits at most for a recorder that lives.
+/// Nanoseconds that the exit waits at most for a recorder that lives and does nothing.
 const LONGEST: u64 = 30_000_000_000;
 /// One sleep, ns: so often it is asked whether the recorder lives.
 const SLICE: u64 = 50_000_000;
@@ -72,11 +71,19 @@ pub fn at(stack: u64, exact: bool) {
         }
         core::hint::spin_loop();
     }
-    let from = sys::monotonic_ns();
+    if words.answer.load(Acquire) != SCAN_BEGUN {
+        return;
+    }
+    let mut beat = words.beat.load(Relaxed);
+    let mut from = sys::monotonic_ns();
     while words.answer.load(Acquire) == SCAN_BEGUN
         && sys::monotonic_ns() - from < LONGEST
         && shared.recorder_lives()
     {
         sys::futex_wait(&words.answer, SCAN_BEGUN, SLICE);
+        if words.beat.load(Relaxed) != beat {
+            beat = words.beat.load(Relaxed);
+            from = sys::monotonic_ns();
+        }
     }
 }

@@ -217,6 +217,8 @@ pub struct ScanWords {
     pub parked: AtomicU32,
     /// `SCAN_*`, written by the recorder; the thread sleeps on it.
     pub answer: AtomicU32,
+    /// Bumped by the recorder while it works: it is worth waiting on.
+    pub beat: AtomicU32,
     /// The waiting thread's stack pointer: all below is the agent's.
     pub stack: AtomicU64,
     /// 1 if all above `stack` is the program's; 0 if frames of libc's `exit` come first.

@@ -477,6 +477,10 @@ impl Recording for Image {
         now().0.saturating_sub(self.start_ns)
     }
 
+    fn beat(&self) {
+        self.memory.header().scan.beat.fetch_add(1, Relaxed);
+    }
+
     fn let_go(&mut self) {
         let answer = &self.memory.header().scan.answer;
         answer.store(SCAN_OVER, SeqCst);

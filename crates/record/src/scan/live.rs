@@ -6,6 +6,9 @@ use highwater_replay::reach::{Block, Blocks, Pages};
 use highwater_replay::{Options, Replay};
 use highwater_trace::{Trace, TraceError};
 
+/// Steps between two signs of life.
+const BEAT: u64 = 1 << 16;
+
 /// A replay that follows a trace which is being written.
 pub struct Live {
     trace: Trace,
@@ -15,16 +18,16 @@ pub struct Live {
 }
 
 impl Live {
-    /// Replays what is in the file.
+    /// Replays what is in the file; calls `beat` again and again meanwhile.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn open(path: &Path) -> Result<Live, TraceError> {
+    pub fn open(path: &Path, beat: &mut dyn FnMut()) -> Result<Live, TraceError> {
         let trace = Trace::open(path)?;
         // Freed blocks do not matter here.
         let replay = Replay::new(Options { remember_freed: 1 << 10, ..Options::default() });
         let mut live = Live { trace, replay, pages: Pages::default(), groups: 0 };
-        live.go_on()?;
+        live.go_on(beat)?;
         Ok(live)
     }
 
@@ -32,18 +35,23 @@ impl Live {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn catch_up(&mut self) -> Result<(), TraceError> {
+    pub fn catch_up(&mut self, beat: &mut dyn FnMut()) -> Result<(), TraceError> {
         self.trace.refresh()?;
-        self.go_on()
+        self.go_on(beat)
     }
 
-    fn go_on(&mut self) -> Result<(), TraceError> {
+    fn go_on(&mut self, beat: &mut dyn FnMut()) -> Result<(), TraceError> {
         // What comes now came after all that came before: groups hold whole epochs.
         self.replay.barrier();
+        let mut count = 0u64;
         let mut steps = self.trace.steps_from_group(self.groups);
         while let Some(step) = steps.next()? {
             self.replay.feed_in(steps.epoch(), &step);
             self.pages.see(&step);
+            count += 1;
+            if count % BEAT == 0 {
+                beat();
+            }
         }
         self.groups = self.trace.group_count();
         Ok(())

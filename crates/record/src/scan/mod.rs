@@ -68,6 +68,9 @@ pub trait Recording {
     /// Nanoseconds since the start of the recording.
     fn now(&self) -> u64;
 
+    /// Tells the waiting thread that work goes on.
+    fn beat(&self);
+
     /// The target's memory has been read: nobody needs to wait any more.
     fn let_go(&mut self);
 }
@@ -91,12 +94,17 @@ pub fn run(
 ) -> Result<Reach, String> {
     // As much as can be done while its other threads run is done before they stop.
     recording.drain()?;
-    let mut live = Live::open(trace).map_err(|error| format!("the trace cannot be read back: {error}"))?;
+    let mut live = Live::open(trace, &mut || recording.beat())
+        .map_err(|error| format!("the trace cannot be read back: {error}"))?;
     let from = Instant::now();
     let mut notes = Vec::new();
     let stopped = hold(pid, &mut notes, late)?;
+    if stopped.as_ref().is_some_and(|stopped| stopped.threads.is_empty()) {
+        return Err("the program ended before it could be stopped".to_owned());
+    }
     recording.drain()?;
-    live.catch_up().map_err(|error| format!("the trace cannot be read back: {error}"))?;
+    live.catch_up(&mut || recording.beat())
+        .map_err(|error| format!("the trace cannot be read back: {error}"))?;
     let seqno = live.events();
     let ns = recording.now();
     let (blocks, pages) = live.finish();
