@@ -49,7 +49,7 @@ impl Live {
             self.replay.feed_in(steps.epoch(), &step);
             self.pages.see(&step);
             count += 1;
-            if count % BEAT == 0 {
+            if count.is_multiple_of(BEAT) {
                 beat();
             }
         }
