@@ -168,7 +168,7 @@ fn compare(case: &str, but: &[&str]) -> Found {
         }
     }
     assert_eq!(leaked, theirs, "{case}: highwater, then LeakSanitizer");
-    for ((class, name), _) in &ours {
+    for (class, name) in ours.keys() {
         let right = match class.as_str() {
             "definite" | "indirect" => "lost_",
             "possible" => "possibly_",
