@@ -222,8 +222,10 @@ pub fn alloc_around(
     api: ApiKind,
     real: impl FnOnce() -> u64,
 ) -> u64 {
+    let light = core::mem::replace(&mut thread.light, false);
     thread.pass = true;
     let ptr = real();
+    thread.light = light;
     let unseen = core::mem::replace(&mut thread.pass, false);
     if ptr != 0 {
         if unseen && thread.options & OPT_COUNT != 0 {
@@ -290,10 +292,12 @@ pub fn nested_free_around(thread: &mut Thread, ptr: u64, api: ApiKind, real: imp
 #[inline(always)]
 fn delete(thread: &mut Thread, ptr: u64, api: ApiKind, real: impl FnOnce()) {
     let outer = core::mem::replace(&mut thread.deleting, ptr);
+    let light = core::mem::replace(&mut thread.light, false);
     // What malloc did not make itself has its bytes counted where it reaches free.
     let counted = matches!(api.family(), Family::C);
     let counts = core::mem::replace(&mut thread.inner_counts, !counted);
     real();
+    thread.light = light;
     thread.deleting = outer;
     thread.inner_counts = counts;
 }

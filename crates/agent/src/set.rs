@@ -22,6 +22,7 @@ type Bucket = [AtomicU64; SET_BUCKET];
 
 /// A view of the set.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub struct Set {
     filter: *const AtomicU8,
     buckets: *const Bucket,
@@ -30,6 +31,9 @@ pub struct Set {
 }
 
 impl Set {
+    /// Offset of the pointer to the filter.
+    pub const FILTER: usize = core::mem::offset_of!(Set, filter);
+
     /// No set.
     pub const NONE: Set = Set { filter: core::ptr::null(), buckets: core::ptr::null(), shift: 64 };
 

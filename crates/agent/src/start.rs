@@ -247,6 +247,8 @@ pub fn map(file: isize, token: u64) -> bool {
     }
     SHARED_LEN.store(size as usize, Relaxed);
     SHARED.store(memory.cast(), Release);
+    let sampled = header.options & OPT_SELECT == OPT_SAMPLE;
+    crate::hooks::light::SAMPLED.store(u8::from(sampled), Release);
     sys::futex_wake(&header.agent.state);
     true
 }

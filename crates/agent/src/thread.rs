@@ -72,6 +72,9 @@ pub struct Thread {
     pub dropped: u64,
     /// Recording options, copied from the header.
     pub options: u32,
+    /// A sample is all that is asked for, and no hook is at work around another
+    /// one (see [`crate::hooks::light`]).
+    pub light: bool,
     /// The next block that a hook sees is an outer hook's (see [`crate::select`]).
     pub pass: bool,
     /// A free inside a free has its bytes to count.
@@ -223,6 +226,7 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         (*thread).span = Span::default();
         (*thread).dropped = 0;
         (*thread).options = shared.header().options;
+        (*thread).light = shared.header().options & OPT_SELECT == OPT_SAMPLE;
         (*thread).pass = false;
         (*thread).inner_counts = false;
         (*thread).min_size = shared.header().min_size;
@@ -453,6 +457,7 @@ impl Thread {
         self.limit = core::ptr::null_mut();
         self.deleting = 0;
         self.pass = false;
+        self.light = self.options & OPT_SELECT == OPT_SAMPLE;
         self.cache().clear();
         self.memo().clear();
         let stamp = arch::stamp();

@@ -45,6 +45,9 @@ impl Sampler {
         sampler
     }
 
+    /// Offset of the bytes up to and including the next mark, an `i64` above 0.
+    pub const LEFT: usize = core::mem::offset_of!(Sampler, left);
+
     /// Is a block of `size` bytes kept?
     #[inline(always)]
     pub const fn take(&mut self, size: u64) -> bool {

@@ -7,11 +7,9 @@ use crate::record::{self, Caller};
 
 type Ptr = u64;
 
-stub!("malloc", stub_malloc, 1, malloc);
 stub!("calloc", stub_calloc, 2, calloc);
 stub!("realloc", stub_realloc, 2, realloc);
 stub!("reallocarray", stub_reallocarray, 3, reallocarray);
-stub!("free", stub_free, 1, free);
 stub!("cfree", stub_cfree, 1, cfree);
 stub!("free_sized", stub_free_sized, 2, free_sized);
 stub!("free_aligned_sized", stub_free_aligned_sized, 3, free_aligned_sized);
@@ -21,7 +19,11 @@ stub!("posix_memalign", stub_posix_memalign, 3, posix_memalign);
 stub!("valloc", stub_valloc, 1, valloc);
 stub!("pvalloc", stub_pvalloc, 1, pvalloc);
 
-unsafe extern "C" fn malloc(size: u64, sp: u64, bp: u64) -> Ptr {
+/// malloc, reached through [`super::light`].
+///
+/// # Safety
+/// As the function itself; `sp` and `bp` are those of the caller.
+pub(super) unsafe extern "C" fn malloc(size: u64, sp: u64, bp: u64) -> Ptr {
     let Some(real) = real!(malloc, extern "C" fn(u64) -> Ptr) else { return 0 };
     let ptr = real(size);
     record::alloc(Caller { sp, bp }, ptr, size, ApiKind::Malloc);
@@ -63,7 +65,11 @@ unsafe extern "C" fn reallocarray(old: Ptr, count: u64, size: u64, sp: u64, bp: 
     }
 }
 
-unsafe extern "C" fn free(ptr: Ptr, sp: u64, bp: u64) {
+/// free, reached through [`super::light`].
+///
+/// # Safety
+/// As the function itself; `sp` and `bp` are those of the caller.
+pub(super) unsafe extern "C" fn free(ptr: Ptr, sp: u64, bp: u64) {
     let Some(real) = real!(free, extern "C" fn(Ptr)) else { return };
     record::free(Caller { sp, bp }, ptr, ApiKind::Free);
     real(ptr);

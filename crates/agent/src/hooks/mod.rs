@@ -12,6 +12,7 @@ pub mod c;
 pub mod cxx;
 pub mod exec;
 pub mod exit;
+pub mod light;
 pub mod map;
 pub mod prefixed;
 
