@@ -67,9 +67,10 @@ int main(int count, char **words) {
     depth = atoi(words[1]);
     pairs = atol(words[2]);
     int threads = atoi(words[3]);
-    long long spent[64] = {0}, all = 0;
-    pthread_t ids[64];
-    if (threads < 1 || threads > 64) return 2;
+    static long long spent[1000];
+    static pthread_t ids[1000];
+    long long all = 0;
+    if (threads < 1 || threads > 1000) return 2;
     for (int i = 1; i < threads; i++) pthread_create(&ids[i], NULL, work, &spent[i]);
     work(&spent[0]);
     for (int i = 1; i < threads; i++) pthread_join(ids[i], NULL);

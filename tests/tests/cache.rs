@@ -49,6 +49,28 @@ fn stacks_that_take_turns_are_walked_once_and_not_each_time() {
 }
 
 #[test]
+fn code_made_at_run_time_never_gets_the_frames_of_what_was_there_before() {
+    let rounds = times(5_000, 500_000).to_string();
+    let program = Program::new("jit.c").build();
+    let compared = validated(&[program.to_str().unwrap(), &rounds]);
+    note("verified cache, code made at run time", &format!("{compared} stacks, no difference"));
+}
+
+#[test]
+fn libraries_that_come_to_the_address_of_an_unloaded_one_deceive_no_cache() {
+    let flags = |name: &'static str, size: &'static str| vec!["-shared", "-fPIC", name, size];
+    let alpha = Program::new("plugin.c").flags(&flags("-DNAME=alpha", "-DSIZE=1111")).build();
+    let beta = Program::new("plugin.c").flags(&flags("-DNAME=beta", "-DSIZE=2222")).build();
+    let program = Program::new("plugins.c").build();
+    let mut command = vec![program.to_str().unwrap()];
+    for _ in 0..times(50, 5_000) {
+        command.extend([alpha.to_str().unwrap(), beta.to_str().unwrap()]);
+    }
+    let compared = validated(&command);
+    note("verified cache, libraries unloaded", &format!("{compared} stacks, no difference"));
+}
+
+#[test]
 fn real_programs_have_the_stacks_of_a_fresh_walk() {
     let python = "d={}\nfor i in range(20000): d[i%100]=[str(i),(i,i+1)]";
     let mut compared = validated(&["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", python]);

@@ -1,6 +1,7 @@
 //! Programs that know what they did: every count is equal to theirs.
 
-use highwater_tests::{Known, Program, Recorded, number, record};
+use highwater_tests::scale::{note, times};
+use highwater_tests::{Highwater, Known, Program, Recorded, number, record};
 
 /// Records `PROGRAM FILE ARGS`; what it says of itself, and the recording.
 #[track_caller]
@@ -161,12 +162,18 @@ fn four_threads_and_frees_by_their_neighbours_add_up_exactly() {
 fn ten_thousand_short_threads_lose_nothing() {
     let program = Program::new("churn.c");
     let (_, idle) = counted(&program, &["1"]);
-    let (known, recorded) = counted(&program, &["10000"]);
+    let threads = times(10_000, 100_000);
+    let (known, recorded) = counted(&program, &[&threads.to_string()]);
     let stats = recorded.stats();
     let own = Known::from_json(&stats).minus(seen(&idle));
     assert_eq!(Known { peak_bytes: 0, ..own }, Known { peak_bytes: 0, ..known }, "{stats:#}");
     assert_eq!(number(&stats, "dropped"), 0, "{stats:#}");
     assert_eq!(stats["complete"], true);
+    // The rings of ended threads are used again: memory does not follow their number.
+    let own = Highwater::json(&["stats", "--self"], &recorded.trace);
+    let shared = number(&own["counters"], "shared_bytes");
+    assert!(shared < 32 << 20, "{shared} bytes of shared memory");
+    note("short threads, one after the other", &format!("{threads}, {} KiB of shared memory", shared / 1024));
 }
 
 #[test]

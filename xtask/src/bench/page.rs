@@ -467,7 +467,7 @@ pub fn page(report: &Report) -> String {
     );
     text.push_str(
         "heaptrack's own symbol reading is in its figure, and weighs on short runs; its interpreter (1.4.0) dies of \
-         `std::bad_alloc` on micro-5x2, so it is left out there.\n\n",
+         `std::bad_alloc` on micro in several threads, so it is left out there.\n\n",
     );
     let _ = writeln!(
         text,

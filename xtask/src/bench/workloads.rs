@@ -44,10 +44,14 @@ pub struct Workload {
 pub const IN_THE_MEAN: [&str; 7] = ["python3", "perl", "sqlite3", "jq", "xmllint", "cc1plus", "redis"];
 
 /// Every name, in the order of the page.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 21] = [
     "micro-5",
     "micro-40",
     "micro-5x2",
+    "micro-5x8",
+    "micro-5x64",
+    "micro-5x1000",
+    "short",
     "descent",
     "churn",
     "tree",
@@ -78,6 +82,7 @@ impl Maker<'_> {
     /// The load of this name; `None` when its program is not here.
     pub fn make(&self, name: &'static str) -> anyhow::Result<Option<Workload>> {
         let pairs = self.inputs.scaled(700_000).to_string();
+        let shared = |threads: u32| (self.inputs.scaled(1_400_000) / threads).to_string();
         let own = |source: &str, what, arguments: &[&str], pinned| -> anyhow::Result<Option<Workload>> {
             let mut argv = vec![self.compile(source)?.into_os_string()];
             argv.extend(arguments.iter().map(OsString::from));
@@ -103,6 +108,17 @@ impl Maker<'_> {
             "micro-5x2" => {
                 own("micro.c", "micro-5 in 2 threads, each with as many pairs", &["5", &pairs, "2"], false)
             }
+            "micro-5x8" => own("micro.c", "micro-5 in 8 threads", &["5", &shared(8), "8"], false),
+            "micro-5x64" => own("micro.c", "micro-5 in 64 threads", &["5", &shared(64), "64"], false),
+            "micro-5x1000" => {
+                own("micro.c", "micro-5 in 1,000 threads", &["5", &shared(1000), "1000"], false)
+            }
+            "short" => own(
+                "short.c",
+                "100,000 threads one after the other, two blocks each",
+                &[&self.inputs.scaled(100_000).to_string()],
+                false,
+            ),
             "descent" => own(
                 "descent.c",
                 "recursive descent over expressions of varying depth",
