@@ -236,11 +236,11 @@ impl Memo {
         self.entries[self.index(hash)] = entry;
     }
 
-    /// Doubles the table where it has been written over and over. What it held
+    /// Doubles the table where a quarter of it has been written. What it held
     /// is found no more where its place is another one now.
     fn grow(&mut self) {
         self.written += 1;
-        if self.written > 4 * self.mask && (self.mask as usize) < ENTRIES - 1 {
+        if 4 * self.written > self.mask && (self.mask as usize) < ENTRIES - 1 {
             self.written = 0;
             self.mask = 2 * self.mask + 1;
         }
