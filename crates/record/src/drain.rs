@@ -61,6 +61,8 @@ pub struct Drain {
     pub lost: u64,
     /// Rings whose bytes made no sense.
     pub damaged: u64,
+    /// How full the fullest ring of the last epoch was, in 1/256.
+    pub fullest: u64,
 }
 
 impl Drain {
@@ -81,6 +83,7 @@ impl Drain {
         let bound = bound.map_or(u64::MAX, |stamp| stamp.saturating_sub(SLACK));
         let mut taken = 0;
         let mut result = Ok(());
+        self.fullest = 0;
         let slots = memory.slots();
         if self.owners.len() < slots as usize {
             self.owners.resize(slots as usize, Owner::default());
@@ -158,6 +161,7 @@ impl Drain {
             self.damaged += 1;
             return Ok(0);
         }
+        self.fullest = self.fullest.max(length * 256 / memory.ring_size(index).max(1));
         let mut result = Ok(());
         let start = owner.tail;
         let mut at_end = false;
@@ -251,7 +255,7 @@ impl Drain {
     /// Modules that are new or gone since the last epoch.
     fn modules(&mut self, memory: &Memory, writer: &mut Writer, exe: &str) -> Result<(), TraceError> {
         for index in 0u16..u16::MAX {
-            let Some((module, path)) = memory.module(u32::from(index)) else { break };
+            let Some(module) = memory.module(u32::from(index)) else { break };
             let unloaded = module.unloaded.load(Acquire);
             let known = self.modules.get(usize::from(index)).copied();
             if known == Some(unloaded != 0) {
@@ -265,7 +269,11 @@ impl Drain {
             let length = (module.build_id_len as usize).min(module.build_id.len());
             let module = ModuleDef {
                 index,
-                path: if module.flags & MODULE_MAIN != 0 { exe.to_owned() } else { path },
+                path: if module.flags & MODULE_MAIN != 0 {
+                    exe.to_owned()
+                } else {
+                    memory.module_path(module)
+                },
                 bias: module.bias,
                 start: module.start,
                 end: module.end,

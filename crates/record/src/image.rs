@@ -175,8 +175,8 @@ impl Image {
         let (ns, stamp) = now();
         // Before the rings are looked at: see the agent's stamps.
         self.memory.header().recorder.tick.fetch_add(1, SeqCst);
-        let exe = self.exe.to_string_lossy().into_owned();
         let pace = self.pace(ns, stamp);
+        let exe = self.exe.to_string_lossy();
         let writer = if self.cut.is_none() { self.writer.as_mut() } else { None };
         let bound = if last { None } else { Some(stamp) };
         let taken = match self.drain.epoch(&self.memory, writer, bound, &pace, &exe) {
@@ -208,6 +208,11 @@ impl Image {
         let stamps = stamp.saturating_sub(self.memory.header().agent.start_stamp.load(Relaxed));
         let rate = if stamps > 0 { ns as f64 / stamps as f64 } else { 1.0 };
         Pace { stamp, ns, rate }
+    }
+
+    /// How full the fullest ring of the last epoch was, in 1/256.
+    pub fn fullest(&self) -> u64 {
+        self.drain.fullest
     }
 
     /// Gives rings of ended threads back.

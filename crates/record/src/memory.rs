@@ -296,15 +296,19 @@ impl Memory {
         self.header().agent.node_count.load(Acquire).min(self.sizes.nodes)
     }
 
-    /// A published module with its path.
-    pub fn module(&self, index: u32) -> Option<(&Module, String)> {
+    /// A published module.
+    pub fn module(&self, index: u32) -> Option<&Module> {
         let header = self.header();
         if index >= header.agent.module_count.load(Acquire).min(self.sizes.modules) {
             return None;
         }
         let offset = self.places.modules as usize + index as usize * size_of::<Module>();
         // SAFETY: index < modules_cap; all but `unloaded` is constant once published.
-        let module = unsafe { &*self.base.add(offset).cast::<Module>() };
+        Some(unsafe { &*self.base.add(offset).cast::<Module>() })
+    }
+
+    /// The path of a module.
+    pub fn module_path(&self, module: &Module) -> String {
         let (from, length) = (u64::from(module.path_off), u64::from(module.path_len));
         let mut path = Vec::new();
         if from + length <= u64::from(self.sizes.strings) {
@@ -314,7 +318,7 @@ impl Memory {
                 path.extend_from_slice(std::slice::from_raw_parts(at, length as usize));
             }
         }
-        Some((module, String::from_utf8_lossy(&path).into_owned()))
+        String::from_utf8_lossy(&path).into_owned()
     }
 
     /// The program's path and arguments, as the agent found them.

@@ -210,7 +210,24 @@ const CHORES: Duration = Duration::from_millis(100);
 /// How often finished epochs are put into the file at the latest.
 const FLUSH: Duration = Duration::from_millis(500);
 /// The shortest and the longest sleep between two looks at the rings.
-const SLEEPS: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(10));
+const SLEEPS: (Duration, Duration) = (Duration::from_micros(75), Duration::from_millis(10));
+/// The first sleep, and the one while another image is about to come.
+const SHORT: Duration = Duration::from_micros(300);
+/// The longest sleep while events come: a ring of a mebibyte takes longer to fill
+/// than that, however fast its thread is.
+const BUSY: Duration = Duration::from_millis(2);
+
+/// How long to sleep after an epoch that took `taken` bytes, the fullest ring being
+/// `fullest` 256ths full, and that a sleep of `last` went before. Each look costs
+/// system calls and cold caches, so it should be worth it: a sixteenth of a ring.
+fn nap(last: Duration, taken: u64, fullest: u64) -> Duration {
+    match (taken, fullest) {
+        (0, _) => (last * 2).min(SLEEPS.1),
+        (_, 65..) => (last / 2).clamp(SLEEPS.0, BUSY),
+        (_, 16..) => last.min(BUSY),
+        _ => (last * 2).min(BUSY),
+    }
+}
 
 /// Runs `command` and records it.
 ///
@@ -429,7 +446,7 @@ fn wait_for_agent(memory: &Memory, pid: u32) -> Option<(Status, libc::rusage)> {
 /// Drains until the process ends or becomes another program, or until somebody
 /// has seen enough.
 fn follow(image: &mut Image, next: Option<&Memory>, pid: u32, mut control: Option<&mut Server>) -> Step {
-    let mut sleep = SLEEPS.0;
+    let mut sleep = SHORT;
     let mut chores = Instant::now();
     let mut flushed = Instant::now();
     let start_stack = process::stat(pid).map(|s| s.start_stack);
@@ -481,16 +498,11 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32, mut control: Optio
             flushed = Instant::now();
             image.flush();
         }
-        // Much came: look again soon. Nothing came: sleep longer each time.
         sleep = if image.memory.header().agent.state.load(Acquire) == AGENT_EXEC {
             // The next image is about to come, and may not stay long either.
-            SLEEPS.0
-        } else if taken > BIG_RING / 8 {
-            SLEEPS.0 / 4
-        } else if taken > 0 {
-            SLEEPS.0.max(sleep / 2)
+            SHORT
         } else {
-            (sleep * 2).min(SLEEPS.1)
+            nap(sleep, taken, image.fullest())
         };
         futex_wait(&image.memory.header().recorder.doorbell, bell, sleep);
     }
@@ -614,7 +626,7 @@ mod follow_by_hand {
         mut control: Option<&mut Server>,
         mut gone: impl FnMut() -> bool,
     ) -> Option<control::Caller> {
-        let mut sleep = SLEEPS.0;
+        let mut sleep = SHORT;
         let mut chores = Instant::now();
         loop {
             let bell = image.memory.header().recorder.doorbell.load(Acquire);
@@ -633,7 +645,7 @@ mod follow_by_hand {
                 image.chores();
                 image.flush();
             }
-            sleep = if taken > 0 { SLEEPS.0 } else { (sleep * 2).min(SLEEPS.1) };
+            sleep = nap(sleep, taken, image.fullest());
             futex_wait(&image.memory.header().recorder.doorbell, bell, sleep);
         }
     }
@@ -690,5 +702,24 @@ impl Outcome {
         }
         lines.extend(self.hints.iter().cloned());
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recorder_sleeps_longer_when_little_comes_and_never_until_a_ring_is_full() {
+        let after = |mut sleep, taken, fullest| {
+            for _ in 0..20 {
+                sleep = nap(sleep, taken, fullest);
+            }
+            sleep
+        };
+        assert_eq!(after(SHORT, 0, 0), SLEEPS.1);
+        assert_eq!(after(SLEEPS.1, 100, 0), BUSY, "events come again");
+        assert_eq!(after(SHORT, 1 << 19, 128), SLEEPS.0);
+        assert_eq!(after(SHORT, 1 << 17, 32), SHORT, "well as it is");
     }
 }

@@ -243,6 +243,8 @@ impl Memo {
         if 4 * self.written > self.mask && (self.mask as usize) < ENTRIES - 1 {
             self.written = 0;
             self.mask = 2 * self.mask + 1;
+            // Most branches led to second places: there is room now.
+            self.branches.fill(Branch { tag: 0, offset: 0 });
         }
     }
 }
