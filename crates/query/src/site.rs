@@ -137,7 +137,17 @@ const LIBRARY_PREFIXES: &[&str] = &[
     "<core::",
     "<hashbrown::",
     "__rustc::",
+    // Names that no demangler of ours can read.
+    "_ZSt",
+    "_ZNSt",
+    "_ZNKSt",
+    "_ZN9__gnu_cxx",
 ];
+
+/// Beginnings and parts of source files that are a standard library's: inlined
+/// functions often come without their scope.
+const LIBRARY_FILES: &[&str] =
+    &["/usr/include/c++/", "/include/c++/v1/", "/rustc/", "/rustlib/src/rust/library/"];
 
 /// Beginnings of module names whose every frame is the library's.
 const LIBRARY_MODULES: &[&str] = &[
@@ -204,6 +214,9 @@ fn is_forwarder(bare: &str) -> bool {
 fn is_library(frame: &Frame) -> bool {
     let module = base_name(&frame.module);
     if LIBRARY_MODULES.iter().any(|prefix| module.starts_with(prefix)) {
+        return true;
+    }
+    if frame.file.as_deref().is_some_and(|file| LIBRARY_FILES.iter().any(|part| file.contains(part))) {
         return true;
     }
     let Some(function) = function(frame) else { return false };

@@ -132,7 +132,8 @@ static std::vector<std::function<int()>> *callbacks;
 APART static void on_event(int i)
 {
     std::string text = "a text that is too long for the small string";
-    callbacks->push_back([text, i] { return i + static_cast<int>(text.size()); }); // LEAK: callbacks
+    auto callback = [text, i] { return i + static_cast<int>(text.size()); }; // LEAK: callbacks
+    callbacks->push_back(callback); // LEAK: callbacks
 }
 
 static void callbacks_grow()

@@ -9,6 +9,7 @@
 //! Memory is bounded by the live set (the replay's), and for each stack a point
 //! of 48 bytes for each slice in which it made or freed a block.
 
+use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
 use highwater_replay::{LiveBlock, Replay, Until};
 use highwater_trace::model::{EndedHow, Event, Op, Step};
@@ -211,23 +212,26 @@ impl Collector {
             // Times do not go back where the trace is whole.
             Slicing::Period(_) => event.ns.max(self.last.ns),
         };
-        if clock / self.width != u64::from(self.open) {
+        // No slice ends between the halves of a realloc.
+        let half = event.pair.is_some() && event.op != Op::Free;
+        if clock / self.width != u64::from(self.open) && !half {
             self.turn(clock, replay);
         }
         self.events += 1;
         self.last = SliceEnd { ns: event.ns.max(self.last.ns), seqno: event.seqno.max(self.last.seqno) };
         match event.op {
-            Op::Alloc { size, .. } => self.alloc(event.node, size),
+            Op::Alloc { size, .. } => self.alloc(event, size),
             Op::Free => {
                 if let Some(block) = replay.block_at(event.addr) {
-                    self.free(&block, event.ns);
+                    self.free(&block, event);
                 }
             }
         }
     }
 
     #[inline]
-    fn alloc(&mut self, node: NodeId, size: u64) {
+    fn alloc(&mut self, event: &Event, size: u64) {
+        let node = event.node;
         let entry = (self.last.seqno, self.events);
         if self.tail.len() < TAIL {
             self.tail.push(entry);
@@ -257,25 +261,32 @@ impl Collector {
         }
         stack.blocks += 1;
         stack.bytes = stack.bytes.saturating_add(size);
+        let (blocks, bytes) = (stack.blocks, stack.bytes);
         if let Some(point) = stack.points.last_mut() {
             point.born = point.born.saturating_add(1);
+            if event.pair.is_some() {
+                point.low_blocks = point.low_blocks.min(blocks);
+                point.low_bytes = point.low_bytes.min(bytes);
+            }
         }
     }
 
     #[inline]
-    fn free(&mut self, block: &LiveBlock, ns: u64) {
+    fn free(&mut self, block: &LiveBlock, event: &Event) {
         let Some(&at) = self.index.get(&block.node) else { return };
         let Some(stack) = self.stacks.get_mut(at as usize) else { return };
         stack.frees += 1;
-        stack.lifetimes.get_or_insert_default().add(ns.saturating_sub(block.ns));
+        stack.lifetimes.get_or_insert_default().add(event.ns.saturating_sub(block.ns));
         if stack.open(self.open) {
             self.touched.push(at);
         }
         stack.blocks = stack.blocks.saturating_sub(1);
         stack.bytes = stack.bytes.saturating_sub(block.size);
         let (blocks, bytes) = (stack.blocks, stack.bytes);
-        if let Some(point) = stack.points.last_mut() {
-            point.freed = point.freed.saturating_add(1);
+        let Some(point) = stack.points.last_mut() else { return };
+        point.freed = point.freed.saturating_add(1);
+        // Between the halves of a realloc nothing is given back.
+        if !matches!(event.api, ApiKind::ReallocFree | ApiKind::ReallocarrayFree) {
             point.low_blocks = point.low_blocks.min(blocks);
             point.low_bytes = point.low_bytes.min(bytes);
         }

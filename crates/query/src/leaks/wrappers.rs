@@ -104,6 +104,8 @@ impl Wrappers {
             lines: FxHashSet<Option<u32>>,
         }
         let mut seen: FxHashMap<&str, Seen<'_>> = FxHashMap::default();
+        // Who calls the callers.
+        let mut beyond: FxHashMap<&str, FxHashSet<&str>> = FxHashMap::default();
         for sample in samples {
             let frames = &sample.stack.frames;
             let at = self.blame(sample.stack);
@@ -112,6 +114,9 @@ impl Wrappers {
             // Recursion is no caller.
             if name == by || name == "main" {
                 continue;
+            }
+            if let Some(far) = frames.get(at + 2).and_then(function) {
+                beyond.entry(by).or_default().insert(far);
             }
             let seen = seen.entry(name).or_insert_with(|| Seen {
                 callers: FxHashSet::default(),
@@ -131,6 +136,14 @@ impl Wrappers {
         seen.into_iter()
             .filter(|(name, seen)| {
                 let needs = if named(name) { NAMED } else { OTHER };
+                // What only allocators call is a part of them.
+                let serves =
+                    |caller: &&&str| beyond.get(**caller).is_some_and(|far| far.len() >= NAMED.callers);
+                if seen.callers.iter().filter(|caller| named(caller)).filter(serves).count()
+                    == seen.callers.len()
+                {
+                    return true;
+                }
                 seen.callers.len() >= needs.callers
                     && seen.sizes.len() >= needs.sizes
                     && seen.stacks * 100 >= needs.share * samples.len()
@@ -188,6 +201,16 @@ mod tests {
         let blamed: Vec<&str> =
             stacks.iter().map(|s| function(&s.frames[wrappers.blame(s)]).unwrap()).collect();
         assert_eq!(blamed, ["load", "parse", "index"]);
+    }
+
+    #[test]
+    fn what_only_allocators_call_is_one() {
+        let (wrappers, _) =
+            learned(&[(&["grab", "my_alloc", "load"], 10), (&["grab", "my_alloc", "parse"], 20)]);
+        assert_eq!(wrappers.learned(), ["grab", "my_alloc"]);
+        // That a name promises it is not enough.
+        let (wrappers, _) = learned(&[(&["join", "test_realloc", "main"], 10)]);
+        assert!(wrappers.learned().is_empty());
     }
 
     #[test]

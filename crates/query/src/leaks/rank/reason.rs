@@ -46,6 +46,9 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
     if let Some(growth) = signs.growth.as_ref().filter(|growth| growth.grows) {
         let how = if growth.class == Class::Exp { ", ever faster" } else { "" };
         let slope = growth.bytes.slope;
+        if signs.blocks <= 2 {
+            parts.push("a block that is resized again and again".to_string());
+        }
         parts.push(format!("grows by {}/s{how}", units::size_text(slope.value)));
     } else if let Some(growth) = signs.growth.as_ref()
         && judged.verdict == Verdict::Kept

@@ -74,18 +74,17 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
     let of = |verdict, confidence, folded| (verdict, confidence, folded);
     // Given back in the end: only what works and lets go, and still grows, leaks.
     let given_back = signs.exit_blocks < signs.blocks.div_ceil(2) && run.evidence.tidied();
-    let grows = growing && (throughout || signs.survivors.is_none_or(|s| s.blocks <= 4));
     let (verdict, confidence, folded) = if lost {
         if throughout { of(Verdict::Leak, 0.98, false) } else { of(Verdict::Leak, 0.9, false) }
     } else if run.windows > 1 && windows == run.windows {
         of(Verdict::Leak, 0.9, false)
     } else if throughout && stale && !given_back {
         of(if run.scanned { Verdict::Growth } else { Verdict::Leak }, if growing { 0.9 } else { 0.75 }, false)
-    } else if grows && !(given_back && run.churn < 0.25) {
+    } else if growing && !(given_back && run.churn < 0.25) {
         of(Verdict::Growth, if throughout { 0.7 } else { 0.5 }, false)
     } else if signs.at_start {
         of(Verdict::StartUp, 0.8, true)
-    } else if run.exited && !run.scanned && signs.exit_blocks > 0 && (!run.long || signs.frees > 0 || stale) {
+    } else if run.exited && !run.scanned && signs.exit_blocks > 0 && (!run.long || stale) {
         // Nothing but that it was there at the end. That others of the same place
         // were freed makes it odd.
         let odd = signs.frees > 0;
