@@ -7,6 +7,7 @@
 //! Everything panics with a sentence: that is what a test wants.
 
 pub mod child;
+pub mod corpus;
 pub mod highwater;
 pub mod known;
 pub mod oracle;

@@ -44,13 +44,16 @@ impl Program {
         let source = sources.join(self.file);
         let mut hasher = DefaultHasher::new();
         (self.compiler, &self.flags).hash(&mut hasher);
-        for file in [&source, &sources.join("known.h")] {
+        // Headers lie beside the source.
+        let beside = source.parent().unwrap_or(&sources);
+        let header = if beside == sources { "known.h" } else { "corpus.h" };
+        for file in [&source, &beside.join(header)] {
             std::fs::read(file)
                 .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
                 .hash(&mut hasher);
         }
         let folder = target_dir().join("highwater-test-programs").join(format!("{:016x}", hasher.finish()));
-        let name = self.file.split('.').next().unwrap_or(self.file);
+        let name = Path::new(self.file).file_stem().unwrap_or_default();
         let done = folder.join(name);
         if done.exists() {
             return done;

@@ -288,7 +288,7 @@ APART static void small(void)
 }
 
 #define TABLE 500
-static char *big_cache[TABLE];
+static char *volatile big_cache[TABLE];
 
 static void small_beside_big(void)
 {

@@ -9,13 +9,14 @@ use crate::units;
 pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
     let mut parts: Vec<String> = Vec::new();
     let found = &signs.found;
-    if found.lost_blocks() > 0 {
-        let all = if found.lost_blocks() >= signs.exit_blocks { "them" } else { "" };
-        parts.push(match all {
-            "" => format!("nothing points to {} of its {} blocks", found.lost_blocks(), signs.exit_blocks),
-            _ if found.lost_blocks() == 1 => "nothing points to it".to_string(),
-            _ => format!("nothing points to any of its {} blocks", found.lost_blocks()),
-        });
+    match (found.definite_blocks, found.lost_blocks()) {
+        (_, 0) => {}
+        (0, lost) => parts.push(format!("only lost blocks point to {lost} of its blocks")),
+        (_, 1) if signs.exit_blocks == 1 => parts.push("nothing points to it".to_string()),
+        (_, lost) if lost >= signs.exit_blocks => {
+            parts.push(format!("nothing points to any of its {lost} blocks"));
+        }
+        (_, lost) => parts.push(format!("nothing points to {lost} of its {} blocks", signs.exit_blocks)),
     }
     if run.windows > 0 && found.windows > 0 {
         let times = if run.windows == 1 { "action" } else { "actions" };

@@ -170,7 +170,7 @@ pub struct Signs {
 impl Signs {
     /// Reads them off.
     pub fn of(run: &Run<'_>, site: &Site<'_>) -> Signs {
-        let (spread, _) = site.dense(run.evidence);
+        let (spread, levels) = site.dense(run.evidence);
         let slices = spread.born.len();
         let first = spread.born.iter().position(|&born| born > 0).unwrap_or(slices);
         let last = spread.born.iter().rposition(|&born| born > 0).unwrap_or(slices);
@@ -183,7 +183,7 @@ impl Signs {
             exit_blocks: site.exit_blocks,
             exit_bytes: site.exit_bytes,
             survivors: run.long.then(|| survivors(&spread, site, first)),
-            growth: growth(run, &spread, first),
+            growth: growth(run, &spread, &levels, first),
             stale: lifetimes::stale(&site.lifetimes, site.old.0, site.old.1),
             usual_age: site.lifetimes.quantile(0.99),
             oldest_age: run.evidence.now_ns.saturating_sub(site.oldest_ns),
@@ -228,17 +228,14 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
     }
 }
 
-fn growth(run: &Run<'_>, spread: &Spread, first: usize) -> Option<Growth> {
+fn growth(run: &Run<'_>, spread: &Spread, levels: &[u64], first: usize) -> Option<Growth> {
     let times = run.times.get(first..)?;
     let floats = |values: &[u64]| -> Vec<f64> { values.iter().map(|&value| value as f64).collect() };
     let bytes = own::judge(times, &floats(spread.low_bytes.get(first..)?))?;
     let blocks = own::judge(times, &floats(spread.low_blocks.get(first..)?))?;
-    let whole: Vec<i64> = spread
-        .low_bytes
-        .get(first..)?
-        .iter()
-        .map(|&bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
-        .collect();
+    // edleak looks at what is there when it looks.
+    let whole: Vec<i64> =
+        levels.get(first..)?.iter().map(|&bytes| i64::try_from(bytes).unwrap_or(i64::MAX)).collect();
     let (grows, class) = match run.trend {
         Trend::Own => (bytes.grows(), bytes.class),
         Trend::Edleak => {

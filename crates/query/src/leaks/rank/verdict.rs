@@ -50,7 +50,7 @@ pub struct Judged {
 
 /// Judges a site.
 pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
-    let lost = signs.found.lost_blocks() > 0;
+    let lost = signs.found.definite_blocks > 0;
     let throughout = signs.survivors.is_some_and(|survivors| survivors.throughout());
     let stale = signs.stale.is_some();
     let growing = signs.grows();
@@ -59,7 +59,7 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
     if run.exited && signs.exit_blocks > 0 {
         methods.push(Method::Exit);
     }
-    if lost {
+    if signs.found.lost_blocks() > 0 {
         methods.push(Method::Unreachable);
     }
     if windows > 0 {
@@ -76,6 +76,9 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
     let given_back = signs.exit_blocks < signs.blocks.div_ceil(2) && run.evidence.tidied();
     let (verdict, confidence, folded) = if lost {
         if throughout { of(Verdict::Leak, 0.98, false) } else { of(Verdict::Leak, 0.9, false) }
+    } else if signs.found.indirect_blocks > 0 && !growing {
+        // Only lost blocks point to it: mend those, and it is mended.
+        of(Verdict::Leak, 0.6, true)
     } else if run.windows > 1 && windows == run.windows {
         of(Verdict::Leak, 0.9, false)
     } else if throughout && stale && !given_back {
@@ -100,7 +103,7 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
 fn tier(suspect: &Suspect) -> u8 {
     let signs = &suspect.signs;
     let throughout = signs.survivors.is_some_and(|survivors| survivors.throughout());
-    let lost = signs.found.lost_blocks() > 0;
+    let lost = signs.found.definite_blocks > 0;
     match () {
         () if lost && throughout => 4,
         () if lost && (signs.found.lost_blocks() > 1 || signs.survivors.is_none()) => 3,
