@@ -62,9 +62,7 @@ fn of_file(file: &'static str, leaks: bool) -> Vec<Scenario> {
     let mut lines: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     let mut names = Vec::new();
     for (number, line) in (1u64..).zip(text.lines()) {
-        if let Some((_, mark)) =
-            line.split_once("LEAK: ").filter(|_| line.contains(';') || line.contains('{'))
-        {
+        if let Some((_, mark)) = line.split_once("LEAK: ") {
             let name = mark.split_whitespace().next().expect("a name behind LEAK:");
             lines.entry(name).or_default().insert(number);
         }

@@ -18,6 +18,7 @@ use highwater_replay::{Replay, Until};
 
 use crate::alive::AliveArgs;
 use crate::output::{self, Colour};
+use crate::leaks_in_slices;
 use crate::trace::{self, TraceArgs};
 use crate::unreachable;
 use crate::windows::{self, WindowArgs};
@@ -215,6 +216,9 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     if let Some(path) = &args.baseline {
         let baseline = crate::gates::baseline(path, &rules)?;
         rules.add_known(baseline.known(&Baseline::default(), None));
+    }
+    if let Some(path) = args.trace.path().filter(|path| leaks_in_slices::is(path)) {
+        return leaks_in_slices::run(path, args.rank.trend, args.format() == Format::Json, args.limit);
     }
     let mut session = args.trace.open()?;
     args.suppressed.add_recorded(&mut rules, &session);

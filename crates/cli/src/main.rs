@@ -15,6 +15,7 @@ mod gates;
 mod history;
 mod import;
 mod leaks;
+mod leaks_in_slices;
 mod mdd;
 mod open;
 mod output;

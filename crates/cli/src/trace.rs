@@ -1,6 +1,6 @@
 //! What every command that reads a trace has in common.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
@@ -28,6 +28,11 @@ impl TraceArgs {
     /// No trace, or one that cannot be read.
     pub fn open(&self) -> anyhow::Result<Session> {
         self.open_with(&[])
+    }
+
+    /// The file that was named.
+    pub fn path(&self) -> Option<&Path> {
+        self.trace.as_deref()
     }
 
     /// Opens the trace, which may be the first of several dumps of one run.

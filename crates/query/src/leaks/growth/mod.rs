@@ -8,12 +8,14 @@
 //! | [`own`] | a verdict of our own on the level that is never given back |
 //! | [`robust`] | Theil-Sen's slope and Mann-Kendall's test |
 //! | [`forecast`] | what a site will hold, and when a limit is reached |
+//! | [`series`] | trends of another tool's slices |
 
 pub mod edkit;
 pub mod edleak;
 pub mod forecast;
 pub mod own;
 pub mod robust;
+pub mod series;
 
 /// Which method says whether a site grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -79,7 +79,8 @@ pub fn judge(times: &[f64], lows: &[f64]) -> Option<Judged> {
     let (early, late): (f64, f64) = (early.iter().sum(), late.iter().sum());
     let largest = rise.iter().copied().fold(0.0, f64::max);
     let ended = rise[WINDOWS - 2..].iter().all(|&rise| rise <= 0.02 * total);
-    let class = if total <= 0.0 {
+    // What it made at its beginning and kept is its level, not growth.
+    let class = if rise[1..].iter().all(|&rise| rise <= 0.0) {
         Class::Const
     } else if rises <= 2 || (largest >= 0.8 * total && rises <= WINDOWS / 2) {
         Class::Step

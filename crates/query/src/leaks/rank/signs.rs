@@ -229,6 +229,8 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
 }
 
 fn growth(run: &Run<'_>, spread: &Spread, levels: &[u64], first: usize) -> Option<Growth> {
+    // A site that is there from the start begins with what it has then, not at 0.
+    let first = first.max(1);
     let times = run.times.get(first..)?;
     let floats = |values: &[u64]| -> Vec<f64> { values.iter().map(|&value| value as f64).collect() };
     let bytes = own::judge(times, &floats(spread.low_bytes.get(first..)?))?;

@@ -1,0 +1,66 @@
+//! The demo leaker: each kind of leak is called what it is.
+
+use highwater_tests::highwater::record_with;
+use highwater_tests::{Highwater, Program, Recorded};
+use serde_json::Value;
+
+fn record(kind: &str) -> Recorded {
+    let leaker = Program::new("leaker.c").build();
+    record_with(&["-q"], |child| child.arg("--").arg(leaker).args([kind, "400"]))
+}
+
+fn leaks(recorded: &Recorded, options: &[&str]) -> Value {
+    let view: Vec<&str> = ["leaks"].iter().chain(options).copied().collect();
+    Highwater::json(&view, &recorded.trace)
+}
+
+#[test]
+fn each_kind_of_growth_is_called_what_it_is() {
+    for (kind, verdict, class) in [
+        ("const", None, "const"),
+        ("linear", Some("GROWTH"), "linear"),
+        ("log", None, "log"),
+        ("exp", Some("GROWTH"), "exp"),
+        ("lost", Some("GROWTH"), "linear"),
+        ("growing", Some("GROWTH"), "linear"),
+    ] {
+        let recorded = record(kind).expect_code(0);
+        let json = leaks(&recorded, &[]);
+        let suspect = &json["suspects"][0];
+        assert_eq!(suspect["verdict"].as_str(), verdict, "{kind}: {json:#}");
+        let site = if verdict.is_some() { suspect } else { &json["folded"][0] };
+        assert_eq!(site["growth"]["class"], class, "{kind}: {json:#}");
+        assert_eq!(suspect["growth"]["grows"].as_bool(), verdict.map(|_| true), "{kind}");
+    }
+    // Whether a step is one or the site's whole life depends on when that begins.
+    assert_eq!(leaks(&record("step").expect_code(0), &[])["suspects"].as_array().unwrap().len(), 0);
+    // A sawtooth that ended at its bottom left nothing at all.
+    let json = leaks(&record("sawtooth").expect_code(0), &[]);
+    assert_eq!(json["suspects"].as_array().unwrap().len(), 0, "{json:#}");
+}
+
+#[test]
+fn slices_of_edleak_are_judged_by_each_trend() {
+    let folder = highwater_tests::folder();
+    let file = folder.path().join("slices.json");
+    let slices: Vec<String> = (0..20)
+        .map(|i| {
+            let step = if i < 10 { 0 } else { 5000 };
+            format!("[{{\"mem\":{},\"alc\":0}},{{\"mem\":{step},\"alc\":1}}]", 100 * i)
+        })
+        .collect();
+    let stacks = "{\"id\":0,\"stack\":[\"0x10:line\"],\"soname\":[\"0x0:/app\"]},\
+                  {\"id\":1,\"stack\":[\"0x20:step\"],\"soname\":[\"0x0:/app\"]}";
+    let text = format!("{{\"slice\":[{}],\"allocer\":[{stacks}]}}", slices.join(","));
+    std::fs::write(&file, text).unwrap();
+    let names = |trend: &str| -> Vec<(String, i64)> {
+        let json = Highwater::json(&["leaks", "--trend", trend], &file);
+        let suspects = json["suspects"].as_array().unwrap().clone();
+        let of = |s: &Value| (s["function"].as_str().unwrap().to_string(), s["leak"].as_i64().unwrap());
+        suspects.iter().map(of).collect()
+    };
+    assert_eq!(names("own"), [("line".to_string(), 2000)]);
+    assert_eq!(names("edleak"), [("step".to_string(), 7518), ("line".to_string(), 2000)]);
+    let text = Highwater::command(["leaks"]).arg(&file).run().expect_code(0).stdout();
+    assert!(text.starts_with("1 of 2 sites grow over 20 slices\n"), "{text}");
+}
