@@ -17,8 +17,8 @@ use highwater_render::{gcc, github, junit, place, sarif, suspects};
 use highwater_replay::{Replay, Until};
 
 use crate::alive::AliveArgs;
-use crate::output::{self, Colour};
 use crate::leaks_in_slices;
+use crate::output::{self, Colour};
 use crate::trace::{self, TraceArgs};
 use crate::unreachable;
 use crate::windows::{self, WindowArgs};
@@ -218,7 +218,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         rules.add_known(baseline.known(&Baseline::default(), None));
     }
     if let Some(path) = args.trace.path().filter(|path| leaks_in_slices::is(path)) {
-        return leaks_in_slices::run(path, args.rank.trend, args.format() == Format::Json, args.limit);
+        return leaks_in_slices::run(path, args.rank.trend, args.format() == Format::Json, args.limit());
     }
     let mut session = args.trace.open()?;
     args.suppressed.add_recorded(&mut rules, &session);
