@@ -147,9 +147,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// Was this block made in the window (or before its end)?
+    /// Was this block, which is alive at the window's end, made inside of it?
     pub fn made(&self, block: &LiveBlock) -> bool {
-        !self.from.includes(block.seqno, block.ns) && self.to.includes(block.seqno, block.ns)
+        !self.from.includes(block.seqno, block.ns)
     }
 }
 
