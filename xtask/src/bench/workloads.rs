@@ -115,8 +115,8 @@ impl Maker<'_> {
             }
             "short" => own(
                 "short.c",
-                "100,000 threads one after the other, two blocks each",
-                &[&self.inputs.scaled(100_000).to_string()],
+                "10,000 threads one after the other, two blocks each",
+                &[&self.inputs.scaled(10_000).to_string()],
                 false,
             ),
             "descent" => own(
