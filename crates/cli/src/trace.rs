@@ -86,7 +86,10 @@ impl NameArgs {
 
 /// How names are looked up by default.
 pub fn symbols() -> highwater_symbols::Options {
-    highwater_symbols::Options::default()
+    highwater_symbols::Options {
+        cache: highwater_symbols::default_cache_folder(),
+        ..highwater_symbols::Options::default()
+    }
 }
 
 /// The newest trace in the current folder, named on stderr.

@@ -1,7 +1,7 @@
 //! DWARF of one module: from an address in the file to functions and lines.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(crate) struct DebugInfo {
     guard: NestingGuard,
     package: Option<DwarfPackage<Reader>>,
     search: DwoSearch,
+    /// Another file was asked for.
+    is_split: Cell<bool>,
     /// Name of the first `.dwo` that was not found.
     missing_dwo: RefCell<Option<String>>,
     /// The first error.
@@ -62,6 +64,7 @@ impl DebugInfo {
             guard,
             package,
             search: DwoSearch { folders },
+            is_split: Cell::new(false),
             missing_dwo: RefCell::new(None),
             error: RefCell::new(None),
         })
@@ -113,6 +116,7 @@ impl DebugInfo {
     }
 
     fn load_dwo(&self, load: &SplitDwarfLoad<Reader>) -> Option<Arc<Dwarf<Reader>>> {
+        self.is_split.set(true);
         let found = self.search.load(load, self.package.as_ref());
         if found.is_none() {
             let name = load.path.as_ref().map(split_dwarf::text).unwrap_or_default();
@@ -128,6 +132,11 @@ impl DebugInfo {
     /// Name of the first `.dwo` that was asked for and not found.
     pub(crate) fn missing_dwo(&self) -> Option<String> {
         self.missing_dwo.borrow().clone()
+    }
+
+    /// Whether answers came, or may come, from `.dwo` files or a `.dwp` as well.
+    pub(crate) fn is_split(&self) -> bool {
+        self.package.is_some() || self.is_split.get()
     }
 
     /// The first damage met.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use object::{BinaryFormat, CompressionFormat, Object, ObjectSection};
 
 use crate::bytes::{Bytes, OpenError};
+use crate::cache::{self, Stamp};
 use crate::xz;
 
 /// No section is unpacked to more than this. The largest real ones (browsers)
@@ -25,6 +26,8 @@ pub(crate) struct Elf {
     pub(crate) path: PathBuf,
     /// Its GNU build-id, empty if it has none.
     pub(crate) build_id: Vec<u8>,
+    /// What tells it from other files of this name; `None` for what is no file.
+    pub(crate) stamp: Option<Stamp>,
     /// The whole file.
     pub(crate) bytes: Bytes,
 }
@@ -32,7 +35,9 @@ pub(crate) struct Elf {
 impl Elf {
     /// Opens a file and reads its build-id.
     pub(crate) fn open(path: &Path) -> Result<Elf, OpenError> {
-        Elf::parse(path, Bytes::open(path)?)
+        // Before the bytes are read: whoever changes them later changes the stamp.
+        let stamp = std::fs::metadata(path).ok().map(|facts| cache::stamp(&facts));
+        Ok(Elf { stamp, ..Elf::parse(path, Bytes::open(path)?)? })
     }
 
     /// Takes bytes for a file; `path` is only its name.
@@ -43,7 +48,7 @@ impl Elf {
         }
         // An unreadable build-id is as good as none: the caller compares it.
         let build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
-        Ok(Elf { path: path.to_owned(), build_id, bytes })
+        Ok(Elf { path: path.to_owned(), build_id, stamp: None, bytes })
     }
 
     /// A view of the headers. Cheap; it cannot fail twice, as it succeeded once,

@@ -38,9 +38,14 @@
 //! sizes that a file claims are bounded before memory is taken for them, and
 //! an error in the DWARF falls back to the symbol table.
 //!
+//! Answers may be kept for later runs ([`Options::cache`]): they are the same as
+//! without.
+//!
 //! Nothing is read before the first address of a module is asked for.
 
+mod answer;
 mod bytes;
+mod cache;
 mod data_symbols;
 mod debug_file;
 mod debuginfod;
@@ -59,6 +64,7 @@ mod symbol_table;
 mod symbolizer;
 mod xz;
 
+pub use cache::default_folder as default_cache_folder;
 pub use demangle::demangle;
 pub use frame::{Frame, Origin};
 pub use note::{Note, NoteKind};

@@ -4,26 +4,41 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::answer::{Answer, Symbol};
 use crate::bytes::OpenError;
+use crate::cache::Kept;
 use crate::data_symbols::DataSymbols;
 use crate::debug_file;
 use crate::debuginfod::Debuginfod;
-use crate::dwarf::{DebugInfo, RawFrame};
+use crate::dwarf::DebugInfo;
 use crate::elf::{Elf, hex};
 use crate::note::NoteKind;
 use crate::options::Options;
-use crate::symbol_table::{Found, SymbolTable};
+use crate::symbol_table::SymbolTable;
 
 /// Files, DWARF and symbols of a module.
 pub(crate) struct Module {
     /// Path as recorded, what frames show.
     pub(crate) name: Arc<str>,
-    debug: Option<DebugInfo>,
+    /// Where its DWARF is.
+    debug_files: Option<DebugFiles>,
+    /// It, read when the first address that is not kept asks for it.
+    debug: OnceCell<Result<DebugInfo, String>>,
+    kept: Option<Kept>,
     /// Files whose symbol tables count.
     tables: Vec<Elf>,
     symbols: OnceCell<SymbolTable>,
     data: OnceCell<DataSymbols>,
     notes: Vec<NoteKind>,
+}
+
+/// Files with a module's DWARF.
+struct DebugFiles {
+    debug: Elf,
+    /// Where parts that it shares are.
+    alt: Option<Elf>,
+    /// Files beside which `.dwp` and `.dwo` may lie.
+    beside: Vec<PathBuf>,
 }
 
 /// What identifies a module's files.
@@ -44,7 +59,9 @@ impl Module {
         let own = own_file(identity, options, server, &mut notes);
         let mut module = Module {
             name: Arc::clone(&identity.path),
-            debug: None,
+            debug_files: None,
+            debug: OnceCell::new(),
+            kept: None,
             tables: Vec::new(),
             symbols: OnceCell::new(),
             data: OnceCell::new(),
@@ -79,24 +96,63 @@ impl Module {
             let recorded = PathBuf::from(&*identity.path);
             let mut beside: Vec<&Path> = vec![&own.path, &with_debug.path, &recorded];
             beside.dedup();
-            match DebugInfo::new(with_debug, alt.as_ref(), &beside) {
-                Ok(debug) => self.debug = Some(debug),
-                Err(error) => notes.push(NoteKind::DamagedDebugInfo { error: error.to_string() }),
-            }
+            let beside = beside.into_iter().map(Path::to_path_buf).collect();
+            self.debug_files = Some(DebugFiles { debug: with_debug.clone(), alt, beside });
         } else {
             notes.push(NoteKind::NoDebugInfo { is_main: identity.is_main });
         }
         self.tables.push(own);
         self.tables.extend(separate);
+        let alt = self.debug_files.as_ref().and_then(|files| files.alt.as_ref());
+        let files: Vec<&Elf> = self.tables.iter().chain(alt).collect();
+        self.kept = options.cache.as_ref().and_then(|folder| Kept::open(folder, &files));
     }
 
-    /// The functions at an address of the file, from the DWARF; may be empty.
-    pub(crate) fn debug_frames(&self, address: u64) -> Vec<RawFrame> {
-        self.debug.as_ref().map(|debug| debug.frames(address)).unwrap_or_default()
+    /// What the files say about an address of the file.
+    pub(crate) fn answer(&mut self, address: u64) -> Arc<Answer> {
+        if let Some(known) = self.kept.as_ref().and_then(|kept| kept.get(address)) {
+            return known;
+        }
+        let answer = Arc::new(self.look_up(address));
+        if let Some(kept) = &mut self.kept {
+            kept.put(address, &answer);
+        }
+        answer
     }
 
-    /// The symbol for an address of the file.
-    pub(crate) fn symbol(&self, address: u64) -> Option<Found<'_>> {
+    fn look_up(&self, address: u64) -> Answer {
+        let frames = self.debug().map(|debug| debug.frames(address)).unwrap_or_default();
+        // The table's name serves where the DWARF knows no function, or knows it
+        // only as `operator()`.
+        let named = frames.last().is_some_and(|frame| frame.function.is_some() && !frame.is_short);
+        let symbol = if named { None } else { self.symbol(address) };
+        Answer { frames, symbol }
+    }
+
+    fn debug(&self) -> Option<&DebugInfo> {
+        let files = self.debug_files.as_ref()?;
+        let debug = self.debug.get_or_init(|| {
+            let beside: Vec<&Path> = files.beside.iter().map(PathBuf::as_path).collect();
+            DebugInfo::new(&files.debug, files.alt.as_ref(), &beside).map_err(|error| error.to_string())
+        });
+        debug.as_ref().ok()
+    }
+
+    /// Keeps what is known for later runs; not where there is something to say
+    /// about the DWARF, which a later run must say, too, nor where it is in files
+    /// that nobody keeps an eye on.
+    pub(crate) fn save(&mut self) {
+        let sound = match self.debug.get() {
+            None => true,
+            Some(Ok(debug)) => debug.error().is_none() && !debug.is_split(),
+            Some(Err(_)) => false,
+        };
+        if let Some(kept) = self.kept.as_mut().filter(|_| sound) {
+            kept.save();
+        }
+    }
+
+    fn symbol(&self, address: u64) -> Option<Symbol> {
         let table = self.symbols.get_or_init(|| {
             let mut files = self.tables.clone();
             if !files.iter().any(|elf| elf.has_section(".symtab")) {
@@ -104,7 +160,9 @@ impl Module {
             }
             SymbolTable::build(&files)
         });
-        table.find(address)
+        let found = table.find(address)?;
+        let name = String::from_utf8_lossy(found.name).into_owned();
+        Some(Symbol { name, start: found.start, exact: found.exact })
     }
 
     /// The variable at an address of the file, and how far into it.
@@ -115,7 +173,10 @@ impl Module {
     /// What there is to say so far.
     pub(crate) fn notes(&self) -> Vec<NoteKind> {
         let mut notes = self.notes.clone();
-        if let Some(debug) = &self.debug {
+        if let Some(Err(error)) = self.debug.get() {
+            notes.push(NoteKind::DamagedDebugInfo { error: error.clone() });
+        }
+        if let Some(Ok(debug)) = self.debug.get() {
             notes.extend(debug.error().map(|error| NoteKind::DamagedDebugInfo { error }));
             notes.extend(debug.missing_dwo().map(|name| NoteKind::MissingDwo { name }));
         }

@@ -36,12 +36,15 @@ pub struct Options {
     pub sysroot: Option<PathBuf>,
     /// A JIT's `/tmp/perf-PID.map`.
     pub perf_map: Option<PathBuf>,
+    /// Folder in which answers are kept from one run to the next, one file a
+    /// build-id; see [`crate::default_cache_folder`]. It is made where it is not there.
+    pub cache: Option<PathBuf>,
     /// Demangle C++ and Rust names.
     pub demangle: bool,
 }
 
 impl Default for Options {
-    /// `/usr/lib/debug`, demangled, no network.
+    /// `/usr/lib/debug`, demangled, no network, no cache.
     fn default() -> Self {
         Options {
             debug_dirs: vec![PathBuf::from("/usr/lib/debug")],
@@ -49,6 +52,7 @@ impl Default for Options {
             debuginfod: false,
             sysroot: None,
             perf_map: None,
+            cache: None,
             demangle: true,
         }
     }

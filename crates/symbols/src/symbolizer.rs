@@ -190,30 +190,23 @@ impl Symbolizer {
         let Some((identity, slot)) = self.files.get_mut(index) else { return vec![physical] };
         let module = slot.get_or_insert_with(|| Module::open(identity, &self.options, &mut self.server));
         let address = lookup_address(in_file, call);
-        let raw = module.debug_frames(address);
-        // The table's name serves where the DWARF knows no function, or knows it
-        // only as `operator()`.
-        let last = raw.last();
-        let is_short = last.is_some_and(|frame| frame.is_short);
-        let symbol = match last.is_some_and(|frame| frame.function.is_some()) && !is_short {
-            true => None,
-            false => module.symbol(address),
-        };
-        let symbol =
-            symbol.map(|found| (String::from_utf8_lossy(found.name).into_owned(), found.start, found.exact));
-        let full_name = match &symbol {
+        let answer = module.answer(address);
+        let raw = answer.frames.as_slice();
+        let is_short = raw.last().is_some_and(|frame| frame.is_short);
+        let symbol = answer.symbol.as_ref();
+        let full_name = match symbol {
             // Without GCC's suffix (`.constprop.0`): DWARF has none, either.
-            Some((name, _, true)) if is_short && is_mangled(name) => {
-                name.split('.').next().map(str::to_owned)
+            Some(symbol) if is_short && symbol.exact && is_mangled(&symbol.name) => {
+                symbol.name.split('.').next().map(str::to_owned)
             }
             _ => None,
         };
-        if let Some((name, start, exact)) = symbol
+        if let Some(symbol) = symbol
             && !is_short
         {
-            physical.offset = Some(in_file.wrapping_sub(start));
-            physical.origin = if exact { Origin::Symbol } else { Origin::Nearest };
-            self.name(&mut physical, &name);
+            physical.offset = Some(in_file.wrapping_sub(symbol.start));
+            physical.origin = if symbol.exact { Origin::Symbol } else { Origin::Nearest };
+            self.name(&mut physical, &symbol.name);
         }
         let Some((outermost, inlined)) = raw.split_last() else { return vec![physical] };
         let mut frames = Vec::with_capacity(raw.len());
@@ -265,6 +258,15 @@ impl Symbolizer {
             module_offset,
             inlined: false,
             origin: Origin::Unknown,
+        }
+    }
+}
+
+impl Drop for Symbolizer {
+    /// Keeps what was found out for later runs, with [`Options::cache`].
+    fn drop(&mut self) {
+        for module in self.files.iter_mut().filter_map(|(_, module)| module.as_mut()) {
+            module.save();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Real programs, compiled on the spot, whose functions and lines are known.
 
+mod cache;
 mod damaged;
 mod debug_sections;
 mod missing;
