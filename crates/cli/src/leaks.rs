@@ -11,7 +11,8 @@ use highwater_query::leaks::rank::{self, Findings, Method, Ranking};
 use highwater_query::leaks::reach::{self, Scanned};
 use highwater_query::leaks::report::{self, Leaks};
 use highwater_query::leaks::suppressions::Suppressions;
-use highwater_query::{By, Group, Session, Stats, units};
+use highwater_query::{By, Session, Stats, units};
+use highwater_render::finding::{Finding, Judged};
 use highwater_render::sites::{self, LeaksJson};
 use highwater_render::{gcc, github, junit, place, sarif, suspects};
 use highwater_replay::{Replay, Until};
@@ -280,8 +281,8 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         out.flush()?;
         tell(&ranking);
     } else {
-        let groups: Vec<Group> = ranking.suspects.iter().map(|suspect| suspect.group.clone()).collect();
-        for_machines(&mut output::stdout(), format, &session, &groups)?;
+        let listed = Judged::of(&ranking, findings.scanned, args.rank.all);
+        for_machines(&mut output::stdout(), format, &session, &listed)?;
     }
     trace::notes(&session);
     Ok(())
@@ -389,12 +390,12 @@ fn table(
     Ok(())
 }
 
-/// Groups for other programs.
+/// Sites for other programs.
 fn for_machines(
     out: &mut impl Write,
     format: Format,
     session: &Session,
-    groups: &[Group],
+    groups: &[impl Finding],
 ) -> anyhow::Result<()> {
     match format {
         Format::Gcc => gcc::write(out, groups)?,

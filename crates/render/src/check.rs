@@ -190,7 +190,7 @@ pub fn github<W: Write>(out: &mut W, gates: &[Gate], base: &Path) -> io::Result<
             Some(group) => format!("{}\n{}", failure.text, place::callers(&group.stack, base)),
             None => failure.text,
         };
-        github::annotation(out, at, &format!("highwater {}", failure.rule), &text)?;
+        github::annotation(out, "error", at, &format!("highwater {}", failure.rule), &text)?;
     }
     Ok(())
 }

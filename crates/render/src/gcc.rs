@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use highwater_query::Group;
 use highwater_query::stack::function_name;
 
+use crate::finding::Finding;
 use crate::place;
 
 /// Where a compiler would say that it is: `FILE:LINE`.
@@ -21,14 +22,15 @@ pub fn at(group: &Group) -> String {
     }
 }
 
-/// Writes the lines.
+/// Writes the lines. What is only kept is a warning.
 ///
 /// # Errors
 /// The output's.
-pub fn write<W: Write>(out: &mut W, groups: &[Group]) -> io::Result<()> {
-    groups
-        .iter()
-        .try_for_each(|group| writeln!(out, "{}: error: {} bytes leaked here", at(group), group.bytes))
+pub fn write<W: Write>(out: &mut W, findings: &[impl Finding]) -> io::Result<()> {
+    findings.iter().try_for_each(|finding| {
+        let (group, level, remark) = (finding.group(), finding.level(), finding.remark());
+        writeln!(out, "{}: {level}: {} bytes leaked here{remark}", at(group), group.bytes)
+    })
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use highwater_query::Group;
-
+use crate::finding::Finding;
 use crate::place;
 
 /// Text after `::`.
@@ -17,17 +16,18 @@ fn property(text: &str) -> String {
     message(text).replace(':', "%3A").replace(',', "%2C")
 }
 
-/// Writes an annotation: `::error file=F,line=L,title=T::MESSAGE`.
+/// Writes an annotation of a level (`error`, `warning`): `::error file=F,line=L,title=T::MESSAGE`.
 ///
 /// # Errors
 /// The output's.
 pub fn annotation<W: Write>(
     out: &mut W,
+    level: &str,
     at: Option<(&str, Option<u32>)>,
     title: &str,
     text: &str,
 ) -> io::Result<()> {
-    write!(out, "::error ")?;
+    write!(out, "::{level} ")?;
     if let Some((file, line)) = at {
         write!(out, "file={},", property(file))?;
         if let Some(line) = line {
@@ -42,16 +42,18 @@ pub fn annotation<W: Write>(
 ///
 /// # Errors
 /// The output's.
-pub fn write<W: Write>(out: &mut W, groups: &[Group], base: &Path) -> io::Result<()> {
-    for group in groups {
+pub fn write<W: Write>(out: &mut W, findings: &[impl Finding], base: &Path) -> io::Result<()> {
+    for finding in findings {
+        let group = finding.group();
         let site = group.stack.site();
         let at = site.and_then(|frame| Some((place::relative(frame.file.as_deref()?, base), frame.line)));
         let text = format!(
-            "{} leaked here\n{}",
+            "{} leaked here{}\n{}",
             place::amount(group.bytes, group.blocks),
+            finding.remark(),
             place::callers(&group.stack, base)
         );
-        annotation(out, at, "memory leak", &text)?;
+        annotation(out, finding.level(), at, "memory leak", &text)?;
     }
     Ok(())
 }
@@ -72,7 +74,7 @@ mod tests {
              other (/usr/include/b.h:9)\n"
         );
         let mut out = Vec::new();
-        super::annotation(&mut out, None, "a:b,c", "x\r\ny").unwrap();
+        super::annotation(&mut out, "error", None, "a:b,c", "x\r\ny").unwrap();
         assert_eq!(out, b"::error title=a%3Ab%2Cc::x%0D%0Ay\n");
     }
 }

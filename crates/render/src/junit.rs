@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use highwater_query::Group;
 use highwater_query::stack::function_name;
 
+use crate::finding::Finding;
 use crate::place;
 
 /// A test case.
@@ -69,14 +69,16 @@ pub fn suite<W: Write>(out: &mut W, name: &str, cases: &[Case]) -> io::Result<()
 ///
 /// # Errors
 /// The output's.
-pub fn write<W: Write>(out: &mut W, groups: &[Group], base: &Path, program: &str) -> io::Result<()> {
-    let failed = groups.iter().map(|group| {
+pub fn write<W: Write>(out: &mut W, findings: &[impl Finding], base: &Path, program: &str) -> io::Result<()> {
+    let failed = findings.iter().map(|finding| {
+        let group = finding.group();
         let name = match group.stack.site() {
             Some(site) => place::line(site, base),
             None => "[no stack]".to_string(),
         };
         let function = group.stack.site().map_or_else(|| "[no stack]".to_string(), function_name);
-        let message = format!("{} leaked by {function}", place::amount(group.bytes, group.blocks));
+        let message =
+            format!("{} leaked by {function}{}", place::amount(group.bytes, group.blocks), finding.remark());
         let text = place::callers(&group.stack, base);
         Case { class: program.to_string(), name, failure: Some((message, text)) }
     });
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn nothing_leaked_is_a_case_that_passed() {
         let mut out = Vec::new();
-        write(&mut out, &[], Path::new("/"), "app").unwrap();
+        write(&mut out, &[] as &[highwater_query::Group], Path::new("/"), "app").unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("tests=\"1\" failures=\"0\""));
         assert!(text.contains("<testcase classname=\"app\" name=\"no leaks\"/>"));

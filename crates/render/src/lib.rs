@@ -24,6 +24,7 @@
 //! | [`count`] | `highwater.count/1` |
 //! | [`diff`] | `highwater.diff/1` |
 //! | [`check`] | `highwater.check/1` |
+//! | [`finding`] | what the formats for editors and CI list |
 //! | [`gcc`], [`github`], [`junit`], [`sarif`] | leaks for editors and for CI |
 //! | [`place`] | where a site is, as those want it |
 //! | [`findleaks`] | the report of the article's `findleaks` script |
@@ -40,6 +41,7 @@ pub mod csv;
 pub mod diff;
 pub mod dump;
 pub mod errors;
+pub mod finding;
 pub mod findleaks;
 pub mod gcc;
 pub mod github;

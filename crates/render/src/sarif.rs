@@ -7,6 +7,7 @@ use highwater_query::stack::{function_name, is_pseudo};
 use highwater_query::{Frame, Group, Stack};
 use serde_json::{Map, Value, json};
 
+use crate::finding::Finding;
 use crate::place;
 
 const SCHEMA: &str =
@@ -122,7 +123,7 @@ fn result(rule: &str, index: usize, text: String, group: Option<&Group>, base: &
 ///
 /// # Errors
 /// The output's.
-pub fn write<W: Write>(out: &mut W, groups: &[Group], base: &Path) -> io::Result<()> {
+pub fn write<W: Write>(out: &mut W, findings: &[impl Finding], base: &Path) -> io::Result<()> {
     let rules = json!([{
         "id": "leak",
         "name": "MemoryLeak",
@@ -130,13 +131,24 @@ pub fn write<W: Write>(out: &mut W, groups: &[Group], base: &Path) -> io::Result
         "fullDescription": {"text": "Blocks from this place were alive when the recording ended."},
         "defaultConfiguration": {"level": "error"},
     }]);
-    let results = groups
+    let results = findings
         .iter()
-        .map(|group| {
+        .map(|finding| {
+            let group = finding.group();
             let by = group.stack.site().map_or_else(|| "an unknown function".to_string(), function_name);
             let amount = place::amount(group.bytes, group.blocks);
-            let text = format!("{amount} leaked by {by}: alive at the end, never given back.");
-            result("leak", 0, text, Some(group), base)
+            let text =
+                format!("{amount} leaked by {by}: alive at the end, never given back{}.", finding.remark());
+            let mut value = result("leak", 0, text, Some(group), base);
+            if let Some(map) = value.as_object_mut() {
+                map.insert("level".into(), finding.level().into());
+            }
+            if let (Some(verdict), Some(map)) =
+                (finding.verdict(), value.pointer_mut("/properties").and_then(Value::as_object_mut))
+            {
+                map.insert("verdict".into(), verdict.name().into());
+            }
+            value
         })
         .collect();
     log(out, rules, results, base)

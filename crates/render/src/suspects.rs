@@ -186,15 +186,19 @@ fn folded<W: Write>(
     let of = |verdict: Verdict| -> Option<String> {
         let some: Vec<&Suspect> = ranking.folded.iter().filter(|s| s.verdict == verdict).collect();
         let sum: u64 = some.iter().map(|s| s.group.bytes).fold(0, u64::saturating_add);
+        let blocks: u64 = some.iter().map(|s| s.group.blocks).fold(0, u64::saturating_add);
         (!some.is_empty()).then(|| {
-            format!("{} {} ({})", counted(some.len() as u64, "site", "sites"), verdict.name(), bytes(sum))
+            let (sites, blocks) =
+                (counted(some.len() as u64, "site", "sites"), counted(blocks, "block", "blocks"));
+            format!("{sites} {} ({} in {blocks})", verdict.name(), bytes(sum))
         })
     };
     let parts: Vec<String> = [Verdict::StartUp, Verdict::Kept, Verdict::Growth, Verdict::Leak]
         .into_iter()
         .filter_map(of)
         .collect();
-    writeln!(out, "\n{dim}not suspected: {}; --all shows them{dim:#}", parts.join(", "))
+    let text = format!("not suspected: {}; --all shows them", parts.join(", "));
+    writeln!(out, "\n{dim}{}{dim:#}", wrap(&text, look.width).join("\n"))
 }
 
 /// Breaks a text at blanks into lines of at most `width` columns.

@@ -28,12 +28,7 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
         && survivors.of > 0
         && !matches!(judged.verdict, Verdict::StartUp)
     {
-        let every = signs.allocations as f64 / signs.blocks.max(1) as f64;
-        let rate = if every < 1.05 {
-            "every block made there stays".to_string()
-        } else {
-            format!("1 of {every:.1} blocks made there stays")
-        };
+        let rate = rate(signs.blocks, signs.allocations);
         parts.push(format!("{rate}, in {} of {} periods", survivors.with, survivors.of));
     }
     if let Some(stale) = signs.stale {
@@ -73,4 +68,23 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
         _ => {}
     }
     parts.join("; ")
+}
+
+/// How many of the blocks that a site made stay.
+fn rate(blocks: u64, made: u64) -> String {
+    match (blocks, made) {
+        (blocks, made) if blocks >= made => "every block made there stays".to_string(),
+        (1, made) => format!("1 of {made} blocks made there stays"),
+        (blocks, made) => format!("{blocks} of {made} blocks made there stay"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_count_of_blocks_was_written_as_a_fraction() {
+        assert_eq!(super::rate(1, 1002), "1 of 1002 blocks made there stays");
+        assert_eq!(super::rate(2, 3), "2 of 3 blocks made there stay");
+        assert_eq!(super::rate(7, 7), "every block made there stays");
+    }
 }

@@ -1,0 +1,88 @@
+//! What the formats for editors and CI list: a site, and how sure it is that it
+//! leaks.
+
+use highwater_query::Group;
+use highwater_query::leaks::rank::{Ranking, Suspect, Verdict};
+
+/// Something that those formats list.
+pub trait Finding {
+    /// The site and its amounts.
+    fn group(&self) -> &Group;
+
+    /// What it was judged to be, where it was judged.
+    fn verdict(&self) -> Option<Verdict> {
+        None
+    }
+
+    /// Is it suspected? Else it is listed only because it is alive at the end.
+    fn is_suspected(&self) -> bool {
+        true
+    }
+
+    /// The severity, as compilers, SARIF and GitHub call it.
+    fn level(&self) -> &'static str {
+        if self.is_suspected() { "error" } else { "warning" }
+    }
+
+    /// ` (VERDICT)` where that says more than "leaked" does.
+    fn remark(&self) -> String {
+        match self.verdict() {
+            Some(verdict) if !self.is_suspected() => format!(" ({})", verdict.name()),
+            _ => String::new(),
+        }
+    }
+}
+
+impl Finding for Group {
+    fn group(&self) -> &Group {
+        self
+    }
+}
+
+/// A judged site.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    group: Group,
+    verdict: Verdict,
+    suspected: bool,
+}
+
+impl Finding for Judged {
+    fn group(&self) -> &Group {
+        &self.group
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        Some(self.verdict)
+    }
+
+    fn is_suspected(&self) -> bool {
+        self.suspected
+    }
+}
+
+impl Judged {
+    /// The suspects; behind them the other sites that have something alive at the
+    /// very end, with what that is. Where a scan found that it is still reachable,
+    /// it is listed only if `all` are wanted.
+    pub fn of(ranking: &Ranking, scanned: bool, all: bool) -> Vec<Judged> {
+        let of = |suspect: &Suspect, suspected| Judged {
+            group: suspect.group.clone(),
+            verdict: suspect.verdict,
+            suspected,
+        };
+        let suspects = ranking.suspects.iter().map(|suspect| of(suspect, true));
+        let kept = ranking.folded.iter().filter(|suspect| {
+            let signs = &suspect.signs;
+            let reachable = scanned && signs.found.lost_blocks() + signs.found.possible_blocks == 0;
+            signs.exit_blocks > 0 && (all || !reachable)
+        });
+        let kept = kept.map(|suspect| {
+            let mut judged = of(suspect, false);
+            judged.group.blocks = suspect.signs.exit_blocks;
+            judged.group.bytes = suspect.signs.exit_bytes;
+            judged
+        });
+        suspects.chain(kept).collect()
+    }
+}
