@@ -134,6 +134,88 @@ fn a_sample_cannot_pass_a_gate_that_it_does_not_measure() {
     assert!(ended.stderr().contains("does not tell all bad frees"), "{}", ended.stderr());
 }
 
+/// Sum of the `bytes` of a list.
+fn bytes_of(list: &serde_json::Value) -> i64 {
+    list.as_array().into_iter().flatten().map(|one| number(one, "bytes")).sum()
+}
+
+/// Is at least one number of a list an estimate with its error?
+fn has_errors(list: &serde_json::Value) -> bool {
+    list.as_array().into_iter().flatten().any(|one| one["error95"].as_u64().is_some_and(|error| error > 0))
+}
+
+#[test]
+fn every_view_of_a_sample_has_the_estimates_of_stats() {
+    let (recorded, ..) = recorded(&["--sample", "64"], "boundary");
+    let (stats, trace) = (recorded.stats(), &recorded.trace);
+    let (live, peak) = (number(&stats, "live_bytes"), number(&stats, "peak_bytes"));
+    let errors = &stats["modes"]["errors95"];
+    let json = |args: &[&str]| Highwater::json(args, trace);
+
+    let leaks = json(&["leaks"]);
+    assert_eq!(bytes_of(&leaks["suspects"]) + bytes_of(&leaks["folded"]), live, "{leaks:#}");
+    for args in [
+        &["leaks", "--method", "exit"][..],
+        &["leaks", "--from", "start", "--to", "end"],
+        &["leaks", "--from", "start", "--to", "end", "--by", "size"],
+    ] {
+        let leaks = json(args);
+        assert_eq!(bytes_of(&leaks["suspects"]), live, "{args:?} {leaks:#}");
+        assert!(has_errors(&leaks["suspects"]), "{args:?} {leaks:#}");
+        assert_eq!(leaks["modes"]["sample"], 64);
+    }
+    for (args, want) in [
+        (&["leaks", "--by", "thread"][..], live),
+        (&["dump", "--by", "site"], live),
+        (&["peak", "--by", "thread"], peak),
+        (&["peak", "--by", "size"], peak),
+    ] {
+        let view = json(args);
+        assert_eq!(bytes_of(&view["sites"]), want, "{args:?}");
+        assert!(has_errors(&view["sites"]), "{args:?} {view:#}");
+    }
+    for (metric, want) in [("leaked", live), ("peak", peak)] {
+        let tree = json(&["tree", "--metric", metric]);
+        assert_eq!(number(&tree, "bytes"), want);
+        assert_eq!(
+            number(&tree, "error95"),
+            number(errors, if want == live { "live_bytes" } else { "peak_bytes" })
+        );
+    }
+    let dump = json(&["dump"]);
+    let stands: i64 =
+        dump["blocks"].as_array().into_iter().flatten().map(|block| number(block, "stands_for_bytes")).sum();
+    assert_eq!(stands, live);
+    let threads = json(&["threads"]);
+    let of_threads: i64 =
+        threads["threads"].as_array().into_iter().flatten().map(|thread| number(thread, "live_bytes")).sum();
+    assert_eq!(of_threads, live);
+    let filtered = json(&["stats", "-F", "size=1.."]);
+    assert_eq!(number(&filtered, "live_bytes"), live);
+    assert_eq!(filtered["modes"]["errors95"]["peak_bytes"], errors["peak_bytes"]);
+    let diff = json(&["diff", "--from", "start", "--to", "end"]);
+    assert_eq!(number(&diff["totals"]["after"], "bytes"), live);
+    assert_eq!(bytes_of(&diff["new"]), live);
+    assert_eq!(diff["totals"]["after"]["error95"], errors["live_bytes"]);
+
+    let check = ["check", "--json", "--max-peak", "0", "--max-leak", "0", "--max-allocs", "0"];
+    let ended = Highwater::command(check).arg(trace).run();
+    assert_eq!(ended.code(), 1);
+    let check: serde_json::Value = serde_json::from_str(&ended.stdout()).expect("JSON");
+    for (at, key) in ["peak_bytes", "live_bytes", "allocations"].into_iter().enumerate() {
+        let gate = &check["gates"][at];
+        assert_eq!(gate["value"], stats[key], "{gate:#}");
+        assert_eq!(gate["error95"], errors[key], "{gate:#}");
+    }
+
+    let ended = Highwater::command(["findleaks", "-b", "0", "-e", "9", "-f"]).arg(trace).run();
+    assert_eq!(ended.code(), 2);
+    assert!(ended.stderr().contains("no place for estimates"), "{}", ended.stderr());
+    let ended = Highwater::command(["leaks", "--method", "unreachable"]).arg(trace).run();
+    assert_eq!(ended.code(), 2, "{}", ended.stdout());
+    assert!(ended.stderr().contains("not scanned"), "{}", ended.stderr());
+}
+
 #[test]
 fn a_sample_of_nothing_is_refused() {
     for bad in [["--sample", "0"], ["--sample", "many"], ["--min-size", "-1"]] {
@@ -196,6 +278,43 @@ fn counting_counts_operator_new_once_and_leaves_no_trace() {
     }
     let files = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(files, 1, "{}", ended.stderr());
+}
+
+#[test]
+fn the_c_librarys_usable_size_is_not_asked_of_blocks_of_another_malloc() {
+    let library = Program::new("foreign_usable.c").flags(&["-shared", "-fPIC"]).build();
+    let folder = highwater_tests::folder();
+    std::fs::copy(&library, folder.path().join("libforeign.so")).expect("a copy");
+    let here = folder.path().display().to_string();
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/modes.c");
+    let program = folder.path().join("modes");
+    highwater_tests::Child::new("cc")
+        .args(["-g", "-O1", "-fno-builtin", "-pthread", "-Wl,--no-as-needed", "-L", &here])
+        .arg(format!("-Wl,-rpath,{here}"))
+        .arg(&source)
+        .args(["-lforeign", "-o"])
+        .arg(&program)
+        .run()
+        .expect_code(0);
+    let (all, large) = (folder.path().join("all"), folder.path().join("large"));
+    // The program dies where the question is asked.
+    for options in [&["--min-size", "64"][..], &["--actual-size"], &["--sample", "64"]] {
+        let recorded =
+            record_with(options, |child| child.arg("--").arg(&program).arg("boundary").arg(&all).arg(&large))
+                .expect_code(0);
+        let (stats, known) = (recorded.stats(), Known::from_file(&all));
+        no_false_word(&stats);
+        match options[0] {
+            "--min-size" => assert_eq!(Known::from_json(&stats), Known::from_file(&large)),
+            "--actual-size" => assert_eq!(Known::from_json(&stats), known),
+            _ => assert_eq!(number(&stats, "frees"), known.frees),
+        }
+    }
+    let (count, words, code) = counted(&program, &["boundary".as_ref(), all.as_os_str()]);
+    let known = Known::from_file(&all);
+    assert_eq!(code, 0, "{words}");
+    assert_eq!((number(&count, "allocations"), number(&count, "frees")), (known.allocations, known.frees));
+    assert_eq!(number(&count, "live_usable_bytes"), 0, "nobody knows usable sizes");
 }
 
 #[test]
@@ -292,6 +411,63 @@ fn live_only_leaves_totals_the_live_blocks_and_a_tiny_file() {
     let ended = Highwater::command(["dump", "--at", "peak"]).arg(&live.trace).run();
     assert_eq!(ended.code(), 2);
     assert!(ended.stderr().contains("--live-only"), "{}", ended.stderr());
+}
+
+#[test]
+fn what_needs_the_past_is_refused_where_it_was_left_out() {
+    let (whole, all, _) = recorded(&[], "young");
+    for option in [&["--live-only"][..], &["--cull", "100ms"]] {
+        let (less, ..) = recorded(option, "young");
+        let refused = |args: &[&str]| {
+            let ended = Highwater::command(args).arg(&less.trace).run();
+            assert_eq!(ended.code(), 2, "{option:?} {args:?} {}", ended.stdout());
+            assert!(ended.stderr().contains(option[0]), "{args:?} {}", ended.stderr());
+        };
+        refused(&["peak", "--by", "thread"]);
+        refused(&["peak", "--by", "size"]);
+        refused(&["stats", "--by", "api"]);
+        refused(&["stats", "-F", "size=1.."]);
+        refused(&["stats", "--to", "#3"]);
+        refused(&["threads", "--from", "#1"]);
+        refused(&["tree", "--metric", "allocated", "--by", "thread"]);
+        if option[0] == "--live-only" {
+            refused(&["dump", "--at", "#3"]);
+            refused(&["diff", "--from", "#1", "--to", "end"]);
+            refused(&["leaks", "--from", "start", "--to", "#3", "--until", "#4"]);
+            refused(&["check", "--fail-on", "leak=growth"]);
+        }
+        // What is alive at the end is known block by block.
+        for args in [
+            &["leaks", "--by", "thread"][..],
+            &["leaks", "--by", "size", "-F", "size=60.."],
+            &["tree", "--metric", "leaked", "--by", "thread"],
+            &["leaks", "--from", "start", "--to", "end", "--until", "end"],
+        ] {
+            let (got, want) = (Highwater::json(args, &less.trace), Highwater::json(args, &whole.trace));
+            let key = if args[0] == "tree" { "bytes" } else { "live_bytes" };
+            assert_eq!(got[key], want[key], "{option:?} {args:?}");
+        }
+        let threads = Highwater::json(&["threads"], &less.trace);
+        assert_eq!(number(&threads["threads"][0], "allocations"), all.allocations);
+        let leaks = Highwater::json(&["leaks"], &less.trace);
+        let suspects = leaks["suspects"].as_array().into_iter().chain(leaks["folded"].as_array());
+        for one in suspects.flatten() {
+            let growth = one["growth"]["grows"].as_bool().unwrap_or(false);
+            assert!(!growth || option[0] == "--cull", "{one:#}");
+        }
+        // The allocations that left totals alone are told with the site.
+        let of_all = Highwater::json(&["leaks"], &whole.trace);
+        let allocations = |leaks: &serde_json::Value| -> i64 {
+            let lists = [&leaks["suspects"], &leaks["folded"]];
+            lists
+                .into_iter()
+                .filter_map(|list| list.as_array())
+                .flatten()
+                .map(|one| number(one, "allocations"))
+                .sum()
+        };
+        assert_eq!(allocations(&leaks), allocations(&of_all), "{option:?}");
+    }
 }
 
 #[test]

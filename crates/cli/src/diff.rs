@@ -9,6 +9,7 @@ use highwater_query::diff::{self, Amount, Diff, SameBuilds, Side};
 use highwater_query::group::Metric;
 use highwater_query::{By, Filter, Item, Session};
 use highwater_render::diff::{self as render, Of, Shown};
+use highwater_render::modes;
 use highwater_replay::Until;
 
 use crate::leaks::SuppressionArgs;
@@ -105,6 +106,9 @@ struct Done {
 fn open(args: &Args, path: &Path) -> anyhow::Result<Session> {
     let session = args.names.open(&[path.to_path_buf()])?;
     view::warn_of_damage(&session);
+    if session.modes().sample > 0 {
+        output::say(&format!("note: {}: {}", path.display(), modes::ESTIMATES));
+    }
     if let Some(by) = args.show.by {
         by.require(&session)?;
     }
@@ -162,7 +166,7 @@ fn by_block(
     let items = |blocks: &[highwater_replay::LiveBlock], replay: &highwater_replay::Replay| -> Vec<Item> {
         blocks.iter().map(|block| Item::of_block(block, replay)).collect()
     };
-    let sum = |items: &[Item]| Amount::sum(items.iter().map(|i| Amount { bytes: i.bytes, blocks: i.blocks }));
+    let sum = |items: &[Item]| Amount::sum(items.iter().map(Amount::from));
     let total_before = sum(&items(&before, &replay));
     let later = |session: &mut Session| -> anyhow::Result<_> {
         let until = instant(session, Some(late), Until::End)?;

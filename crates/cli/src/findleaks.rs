@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> ExitCode {
 fn search(begin: u64, end: u64, file: &Path) -> anyhow::Result<()> {
     let found = match kind(file)? {
         Kind::Text(input) => of_text(input, file)?,
-        Kind::Trace => of_trace(file)?,
+        Kind::Trace => of_trace(file, (begin, end))?,
     };
     let groups = by_stack(&found.blocks, begin, end);
     let mut out = output::stdout();
@@ -173,11 +173,20 @@ fn suspicious(report: &[(u64, bool)], blocks: &[Survivor]) -> Vec<u64> {
     suspicious
 }
 
-fn of_trace(path: &Path) -> anyhow::Result<Found> {
+fn of_trace(path: &Path, range: (u64, u64)) -> anyhow::Result<Found> {
     let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
     let mut session = open::session(&[path.to_path_buf()], None, options)?;
     let (replay, stats) = trace::replay(&mut session)?;
     trace::warn(&stats);
+    if session.modes().sample > 0 {
+        bail!(
+            "{}: recorded with --sample, and this layout has no place for estimates; use: \
+             highwater leaks --from '#{}' --to '#{}'",
+            path.display(),
+            range.0.saturating_sub(1),
+            range.1,
+        );
+    }
     let source = session.source();
     // A text that was imported is shown as it was: its numbers, its order, its setting.
     let imported = match &*source {

@@ -133,6 +133,12 @@ impl Gates {
                 "max-temporary: the recording is a sample (--sample), which does not tell temporary blocks"
             );
         }
+        if modes.sample > 0 && self.wanted.sites.iter().any(|site| site.limits.max_allocs.is_some()) {
+            bail!(
+                "max-allocs of a site: the recording is a sample (--sample), which does not tell how sure \
+                 that number is"
+            );
+        }
         let bad_frees = self.wanted.findings.iter().any(|finding| matches!(finding, Finding::Error(_)));
         let how = match modes {
             Modes { sample: 1.., .. } => "--sample",
@@ -140,6 +146,11 @@ impl Gates {
             Modes { cull_ns: 1.., .. } => "--cull",
             _ => return Ok(()),
         };
+        if modes.live_only && self.wanted.findings.contains(&Finding::LeakGrowth) {
+            bail!(
+                "fail-on leak=growth: recorded with --live-only, which does not tell what grew and was freed"
+            );
+        }
         if bad_frees {
             bail!("fail-on: the recording was made with {how}, which does not tell all bad frees");
         }

@@ -259,8 +259,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         let by = args.by.unwrap_or_default();
         let leaks = args.alive(&mut session, &evidence.replay, &rules)?;
         if args.alive.is_given() {
-            stats.totals.live_bytes = leaks.bytes();
-            stats.totals.live_blocks = leaks.groups.iter().map(|group| group.blocks).sum();
+            count(&mut stats, &leaks);
         }
         let blocks = args.blocks.then(|| evidence.replay.live_set());
         let more = LeaksJson { blocks: blocks.as_deref(), ranking: Some(&ranking) };
@@ -361,12 +360,20 @@ fn at_exit(args: &Args, colour: Colour, rules: &Suppressions, session: &mut Sess
         return Ok(());
     }
     // The headline counts what the table shows.
-    stats.totals.live_bytes = leaks.groups.iter().map(|group| group.bytes).sum();
-    stats.totals.live_blocks = leaks.groups.iter().map(|group| group.blocks).sum();
+    count(&mut stats, &leaks);
     table(args, colour, session, &stats, &leaks)?;
     tell_suppressed(args, &leaks);
     trace::notes(session);
     Ok(())
+}
+
+/// Makes the totals those of these groups.
+fn count(stats: &mut Stats, leaks: &Leaks) {
+    let totals = &mut stats.totals;
+    totals.live_bytes = leaks.bytes();
+    totals.live_blocks = leaks.groups.iter().map(|group| group.blocks).sum();
+    // That of their number stays the whole's, which it cannot exceed.
+    totals.sampled.live_variance = highwater_render::modes::variance(&leaks.groups);
 }
 
 fn table(

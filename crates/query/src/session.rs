@@ -325,7 +325,7 @@ impl Session {
             Instant::Ns(ns) => Until::Ns(*ns),
             Instant::Seqno(seqno) => Until::Seqno(*seqno),
             Instant::Peak => {
-                self.knows_the_past()?;
+                self.knows(Until::Seqno(0))?;
                 let seqno = match self.peak {
                     Some(seqno) => seqno,
                     None => self.replay()?.totals().peak_seqno,
@@ -351,16 +351,34 @@ impl Session {
         })
     }
 
-    /// Does the trace show which blocks lived before its end?
+    /// Does the trace show which blocks lived at this instant?
     ///
     /// # Errors
     /// A sentence that it does not.
-    pub fn knows_the_past(&self) -> Result<(), QueryError> {
-        if !self.modes().live_only {
+    pub fn knows(&self, instant: Until) -> Result<(), QueryError> {
+        if !self.modes().live_only || matches!(instant, Until::Start | Until::End) {
             return Ok(());
         }
         let what = "recorded with --live-only: only the blocks alive at the end are known one by one";
         Err(QueryError::Usage(what.to_string()))
+    }
+
+    /// Does the trace show every event? `what` is what needs them.
+    ///
+    /// # Errors
+    /// A sentence that blocks which were freed left totals alone.
+    pub fn knows_each_event(&self, what: &str) -> Result<(), QueryError> {
+        let modes = self.modes();
+        let how = match (modes.live_only, modes.cull_ns) {
+            (true, _) => "--live-only",
+            (_, 1..) => "--cull",
+            _ => return Ok(()),
+        };
+        let text = format!(
+            "{what}: recorded with {how}, so what was freed is in the totals of the run, its sites and \
+             its threads alone"
+        );
+        Err(QueryError::Usage(text))
     }
 
     /// The stack that a node stands for, with names. Kept, so asking again is

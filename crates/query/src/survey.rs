@@ -45,6 +45,22 @@ impl Ask {
     fn is_whole(&self) -> bool {
         (self.from, self.to) == (Until::Start, Until::End)
     }
+
+    /// The option for which the events themselves are needed.
+    fn needs(&self) -> &'static str {
+        if !self.is_whole() {
+            "--from, --to, --at"
+        } else if !self.filter.is_empty() {
+            "-F"
+        } else {
+            "--by thread, api, size or phase"
+        }
+    }
+}
+
+/// Is this about what is alive at the end alone?
+fn of_the_end(metric: Metric) -> bool {
+    matches!(metric, Metric::Live | Metric::Leaked)
 }
 
 /// What was counted.
@@ -74,9 +90,18 @@ impl Survey {
             return Survey::of_age(session, ask);
         }
         if ask.filter.is_empty() && ask.by.needs_only_stacks() {
-            let replay = if ask.is_whole() { session.replay()? } else { session.window(ask.from, ask.to)? };
+            let replay = if ask.is_whole() {
+                session.replay()?
+            } else {
+                session.knows_each_event(ask.needs())?;
+                session.window(ask.from, ask.to)?
+            };
             let items = replay.sites().map(|site| Item::of(&site, Metric::Live)).collect();
             return Ok(Survey::of_replay(session, ask, &replay, items));
+        }
+        // Of what is alive at the end, nothing was left out.
+        if !(ask.from == Until::Start && ask.to == Until::End && ask.metric.is_some_and(of_the_end)) {
+            session.knows_each_event(ask.needs())?;
         }
         let mut selection = ask.filter.select(session)?;
         let source = session.source();
@@ -182,15 +207,18 @@ impl Survey {
             Metric::Peak => (Until::Seqno(totals.peak_seqno), totals.peak_ns),
             _ => (ask.to, if let Until::Ns(ns) = ask.to { ns } else { totals.last_ns }),
         };
+        session.knows(instant)?;
         let blocks = if totals.peak_blocks == 0 { Vec::new() } else { session.live_at(instant)? };
         let rate = session.modes().sample;
-        let mut sum = Counts::default();
+        let (mut sum, mut of_count) = (Counts::default(), 0u64);
         survey.items.clear();
         for block in &blocks {
             if !selection.passes(&Subject::alive(block, now), session) {
                 continue;
             }
-            let mut item = Item::weighed(block, crate::group::weight(rate, block));
+            let weight = crate::group::weight(rate, block);
+            of_count = of_count.saturating_add(weight.blocks_variance);
+            let mut item = Item::weighed(block, weight);
             let counts = &mut item.counts;
             (counts.peak_blocks, counts.peak_bytes) = (counts.live_blocks, counts.live_bytes);
             counts.peak_variance = counts.live_variance;
@@ -201,6 +229,10 @@ impl Survey {
         let totals: &mut Totals = &mut survey.stats.totals;
         (totals.peak_blocks, totals.peak_bytes) = (sum.peak_blocks, sum.peak_bytes);
         (totals.live_blocks, totals.live_bytes) = (sum.live_blocks, sum.live_bytes);
+        let sampled = &mut totals.sampled;
+        (sampled.live, sampled.live_variance, sampled.live_blocks_variance) =
+            (survey.items.len() as u64, sum.live_variance, of_count);
+        (sampled.peak_variance, sampled.peak_blocks_variance) = (sum.peak_variance, of_count);
         Ok(survey)
     }
 }

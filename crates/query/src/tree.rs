@@ -67,6 +67,8 @@ pub struct Node {
     pub bytes: u64,
     /// Their blocks.
     pub blocks: u64,
+    /// Variance of `bytes`, where they are an estimate from a sample.
+    pub variance: u64,
     /// Bytes of the stacks that end here.
     pub own_bytes: u64,
     /// Their blocks.
@@ -86,6 +88,8 @@ pub struct Tree {
     pub bytes: u64,
     /// Their blocks.
     pub blocks: u64,
+    /// Variance of `bytes`, where they are an estimate from a sample.
+    pub variance: u64,
     /// What is counted.
     pub metric: Metric,
 }
@@ -123,6 +127,7 @@ impl Tree {
             }
             tree.bytes = tree.bytes.saturating_add(item.bytes);
             tree.blocks += item.blocks;
+            tree.variance = tree.variance.saturating_add(item.variance);
             tree.add(&mut index, item, &path, shape.by);
         }
         tree.sort(&[], false);
@@ -141,6 +146,7 @@ impl Tree {
                     label,
                     bytes: 0,
                     blocks: 0,
+                    variance: 0,
                     own_bytes: 0,
                     own_blocks: 0,
                     children: Vec::new(),
@@ -153,6 +159,7 @@ impl Tree {
             if let Some(node) = self.nodes.get_mut(number) {
                 node.bytes = node.bytes.saturating_add(item.bytes);
                 node.blocks += item.blocks;
+                node.variance = node.variance.saturating_add(item.variance);
                 if at + 1 == path.len() {
                     node.own_bytes = node.own_bytes.saturating_add(item.bytes);
                     node.own_blocks += item.blocks;

@@ -8,7 +8,7 @@ use highwater_query::{Group, stack};
 
 use crate::human::{bytes, count};
 use crate::json::Json;
-use crate::{Look, gcc, github, junit, parts, place, sarif};
+use crate::{Look, gcc, github, junit, modes, parts, place, sarif};
 
 /// Sites that the text names below a gate that failed.
 const SHOWN: usize = 3;
@@ -29,6 +29,10 @@ fn name(gate: &Gate) -> String {
 fn verdict(gate: &Gate) -> String {
     match &gate.unknown {
         Some(reason) => reason.clone(),
+        None if gate.error95 > 0 => {
+            let (value, error) = (amount(gate, gate.value), amount(gate, gate.error95));
+            format!("{value} +-{error}, limit {}", amount(gate, gate.limit))
+        }
         None => format!("{}, limit {}", amount(gate, gate.value), amount(gate, gate.limit)),
     }
 }
@@ -79,6 +83,9 @@ pub fn json<W: Write>(out: W, gates: &[Gate]) -> io::Result<()> {
         }
         json.field_u64("limit", gate.limit)?;
         json.field_u64("value", gate.value)?;
+        if gate.error95 > 0 {
+            json.field_u64("error95", gate.error95)?;
+        }
         json.field_str("unit", if gate.bytes { "bytes" } else { "count" })?;
         json.field_bool("passed", gate.passed())?;
         if let Some(reason) = &gate.unknown {
@@ -106,6 +113,7 @@ fn json_group<W: Write>(json: &mut Json<W>, group: &Group) -> io::Result<()> {
     parts::json_site(json, group.stack.site())?;
     json.field_u64("bytes", group.bytes)?;
     json.field_u64("blocks", group.blocks)?;
+    modes::json_error(json, group.variance)?;
     parts::json_stack(json, &group.stack)?;
     json.end_object()
 }
@@ -205,6 +213,7 @@ mod tests {
             of: None,
             limit,
             value,
+            error95: 0,
             bytes,
             sites,
             unknown: None,

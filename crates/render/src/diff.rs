@@ -10,7 +10,7 @@ use highwater_query::{By, Row, Value};
 use crate::human::{bytes, count, counted, middle};
 use crate::json::Json;
 use crate::look::Look;
-use crate::parts;
+use crate::{modes, parts};
 
 /// One side, in words and in totals.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +66,7 @@ pub fn json<W: Write>(out: W, shown: &Shown<'_>, diff: &Diff, limit: usize) -> i
         json.field_str("file", &of.name)?;
         json.field_u64("bytes", amount.bytes)?;
         json.field_u64("blocks", amount.blocks)?;
+        modes::json_error(&mut json, amount.variance)?;
         of.totals.iter().try_for_each(|(key, value)| json.field_u64(key, *value))?;
         json.end_object()?;
     }
@@ -89,6 +90,7 @@ fn json_change<W: Write>(json: &mut Json<W>, change: &Change) -> io::Result<()> 
         json.begin_object()?;
         json.field_u64("bytes", amount.bytes)?;
         json.field_u64("blocks", amount.blocks)?;
+        modes::json_error(json, amount.variance)?;
         json.end_object()?;
     }
     json.key("change")?;
@@ -160,8 +162,10 @@ pub fn text<W: Write>(
     limit: usize,
 ) -> io::Result<()> {
     let (strong, dim) = (look.palette.strong, look.palette.dim);
-    let amount =
-        |amount: Amount| format!("{} in {}", bytes(amount.bytes), counted(amount.blocks, "block", "blocks"));
+    let amount = |amount: Amount| {
+        let sure = modes::give_or_take(amount.variance, 0);
+        format!("{} in {}{sure}", bytes(amount.bytes), counted(amount.blocks, "block", "blocks"))
+    };
     for (word, of, total) in [("before", shown.before, diff.before), ("after", shown.after, diff.after)] {
         let what = format!("{}: {}", amount(total), of.what);
         let name = middle(&of.name, look.width.saturating_sub(what.chars().count() + 10).max(16));

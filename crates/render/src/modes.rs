@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use highwater_query::{Modes, Stats};
+use highwater_query::{Group, Modes, Stats};
 use highwater_replay::sampling::{count_error95, error95};
 
 use crate::human::{bytes, counted, time};
@@ -17,6 +17,20 @@ pub fn give_or_take(variance: u64, unsure: u64) -> String {
     }
 }
 
+/// What the numbers of a sample are.
+pub const ESTIMATES: &str = "live, peak and sites are estimates; +- holds 95 of 100 times";
+
+/// The variance of the bytes of all these groups.
+pub fn variance<'a>(groups: impl IntoIterator<Item = &'a Group>) -> u64 {
+    groups.into_iter().map(|group| group.variance).fold(0, u64::saturating_add)
+}
+
+/// `error95`: how sure the bytes of the open object are; no field where they are
+/// exact.
+pub fn json_error<W: Write>(json: &mut Json<W>, variance: u64) -> io::Result<()> {
+    if variance > 0 { json.field_u64("error95", error95(variance)) } else { Ok(()) }
+}
+
 /// One sentence for each thing that was left out on purpose; short enough for
 /// 80 columns behind `highwater: note: `.
 pub fn sentences(stats: &Stats) -> Vec<String> {
@@ -25,7 +39,7 @@ pub fn sentences(stats: &Stats) -> Vec<String> {
     if modes.sample > 0 {
         let kept = counted(stats.totals.sampled.blocks, "block stands", "blocks stand");
         lines.push(format!("--sample {}: {kept} for all", bytes(modes.sample)));
-        lines.push("live, peak and sites are estimates; +- holds 95 of 100 times".to_string());
+        lines.push(ESTIMATES.to_string());
         if modes.counted.is_some() {
             let frees = if modes.min_size > 0 { "" } else { ", frees" };
             lines.push(format!("exact are allocations{frees} and bytes allocated"));
@@ -174,6 +188,112 @@ mod tests {
             (&dump["blocks"][0]["size"], &dump["blocks"][0]["stands_for_bytes"]),
             (&2000.into(), &2313.into())
         );
+    }
+
+    /// Bytes and 95 % errors of a list of things.
+    fn sums(list: &serde_json::Value) -> (u64, Vec<u64>) {
+        let list = list.as_array().expect("a list");
+        let of = |key: &str| list.iter().filter_map(|one| one[key].as_u64()).collect::<Vec<_>>();
+        (of("bytes").iter().sum(), of("error95"))
+    }
+
+    fn document(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> serde_json::Value {
+        let mut out = Vec::new();
+        write(&mut out).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn every_view_has_the_estimates_of_the_totals() {
+        use highwater_query::leaks::evidence::{Evidence, Slicing};
+        use highwater_query::leaks::gates::{self, Finding, Limits, Wanted};
+        use highwater_query::leaks::suppressions::Suppressions;
+        use highwater_query::leaks::window::Window;
+        use highwater_query::leaks::{actions, rank};
+        use highwater_query::tree::{Shape, Tree};
+        use highwater_query::{Ask, Filter, Item, Metric, Survey};
+        use highwater_replay::Until;
+
+        let mut session = session(&["sample=1000"]);
+        let replay = session.replay().unwrap();
+        let stats = Stats::collect(&session, &replay);
+        let rules = Suppressions::default();
+        let live = (2313, vec![1668]);
+
+        let evidence = Evidence::collect(&mut session, Until::End, Slicing::Events).unwrap();
+        for method in [rank::Method::All, rank::Method::Exit] {
+            let options = rank::Options { method, ..rank::Options::default() };
+            let found = rank::rank(&mut session, &evidence, &rank::Findings::default(), &rules, &options);
+            let more = crate::sites::LeaksJson { blocks: None, ranking: Some(&found) };
+            let leaks =
+                document(|out| crate::sites::leaks_json(out, &mut session, &stats, &[], By::Site, more));
+            assert_eq!(sums(&leaks["suspects"]), live, "{leaks:#}");
+        }
+        let made: u64 = evidence.stacks.iter().map(|stack| stack.allocations).sum();
+        assert_eq!(made, replay.totals().allocations);
+        let (born, freed) = evidence.stacks[0].points.iter().fold((0, 0), |(born, freed), point| {
+            (born + u64::from(point.born), freed + u64::from(point.freed))
+        });
+        assert_eq!((born, freed), (replay.totals().allocations, replay.totals().frees));
+
+        let window = Window { name: String::new(), from: Until::Start, to: Until::End, until: Until::End };
+        for by in [By::Site, By::Thread] {
+            let windows = vec![window.clone()];
+            let found = actions::find(&mut session, windows, by, &rules).unwrap();
+            let leaks = document(|out| crate::windows::json(out, &mut session, &stats, &found, by, false));
+            assert_eq!(sums(&leaks["suspects"]), live, "{leaks:#}");
+            assert_eq!(leaks["modes"]["sample"], 1000);
+        }
+
+        for by in [By::Function, By::Thread] {
+            let ask = Ask { by, metric: Some(Metric::Live), ..Ask::default() };
+            let survey = Survey::of(&mut session, &ask).unwrap();
+            let shape = Shape { by, metric: Metric::Live, ..Shape::default() };
+            let tree = Tree::build(&mut session, survey.items.iter().copied(), &shape);
+            let show = crate::tree::Show::ALL;
+            let tree = document(|out| crate::tree::json(out, &session, &tree, &shape.direction, &show));
+            assert_eq!((&tree["bytes"], &tree["error95"]), (&2313.into(), &1668.into()));
+            assert_eq!(sums(&tree["roots"]), live);
+        }
+
+        let mut filter = Filter::default();
+        filter.add("size=1..").unwrap();
+        let survey = Survey::of(&mut session, &Ask { filter, ..Ask::default() }).unwrap();
+        assert_eq!(survey.stats.totals.sampled, replay.totals().sampled, "all blocks pass this filter");
+
+        let amount = |item: &Item| highwater_query::diff::Amount::from(item);
+        let items: Vec<Item> = replay.live().map(|block| Item::of_block(&block, &replay)).collect();
+        let groups = highwater_query::group::group(&mut session, items.iter().copied(), By::Site);
+        let after = highwater_query::diff::Amount::sum(items.iter().map(amount));
+        let diff = highwater_query::diff::blocks(Default::default(), after, Vec::new(), groups, 0);
+        let of = crate::diff::Of::default();
+        let shown = crate::diff::Shown {
+            before: &of,
+            after: &of,
+            by: By::Site,
+            metric: "live",
+            rank: Default::default(),
+            blocks: true,
+        };
+        let diff = document(|out| crate::diff::json(out, &shown, &diff, 9));
+        assert_eq!(diff["totals"]["after"]["error95"], 1668);
+        assert_eq!(
+            (&diff["new"][0]["bytes"], &diff["new"][0]["after"]["error95"]),
+            (&2313.into(), &1668.into())
+        );
+
+        let limits =
+            Limits { max_peak: Some(0), max_leak: Some(0), max_allocs: Some(0), max_temporary: None };
+        let wanted = Wanted { limits, findings: vec![Finding::LeakExit], ..Wanted::default() };
+        let gates = gates::check(&mut session, &replay, &wanted, &rules).unwrap();
+        let gates = document(|out| crate::check::json(out, &gates));
+        let peak = (stats.totals.peak_bytes, error95(stats.totals.sampled.peak_variance));
+        // Allocations were counted in the program: they are exact.
+        let want = [(peak.0, Some(peak.1)), (2313, Some(1668)), (85, None), (2313, Some(1668))];
+        for (at, (value, error)) in want.into_iter().enumerate() {
+            let gate = &gates["gates"][at];
+            assert_eq!((gate["value"].as_u64(), gate["error95"].as_u64()), (Some(value), error), "{gate:#}");
+        }
     }
 
     #[test]

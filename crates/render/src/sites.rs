@@ -54,9 +54,7 @@ fn json_groups<W: Write>(json: &mut Json<W>, groups: &[Group]) -> io::Result<()>
         json.field_u64("bytes", group.bytes)?;
         json.field_u64("blocks", group.blocks)?;
         json.field_u64("allocations", group.allocations)?;
-        if group.variance > 0 {
-            json.field_u64("error95", error95(group.variance))?;
-        }
+        modes::json_error(json, group.variance)?;
         parts::json_stack(json, &group.stack)?;
         json.end_object()?;
     }
@@ -208,7 +206,9 @@ pub fn dump_text<W: Write>(
     let whole: u64 = groups.iter().map(|group| group.bytes).sum();
     let blocks: u64 = groups.iter().map(|group| group.blocks).sum();
     let strong = look.palette.strong;
-    writeln!(out, "{strong}live: {}{strong:#} in {}\n", bytes(whole), counted(blocks, "block", "blocks"))?;
+    let sure = modes::give_or_take(modes::variance(groups), 0);
+    let blocks = counted(blocks, "block", "blocks");
+    writeln!(out, "{strong}live: {}{strong:#} in {blocks}{sure}\n", bytes(whole))?;
     table(out, look, groups, whole, by, limit)?;
     parts::hint(out, look, session, "dump", "the blocks one by one")
 }

@@ -12,6 +12,7 @@ use highwater_query::{Session, Stats, units};
 use crate::human::{bytes, counted};
 use crate::json::Json;
 use crate::look::Look;
+use crate::modes::{self, variance};
 use crate::{Palette, human, parts, spark};
 
 /// Seconds ahead that a growing site is shown at.
@@ -54,14 +55,18 @@ pub fn text<W: Write>(
         0 if ranking.folded.is_empty() && ranking.suppressed.1 > 0 => {
             return writeln!(out, "no leaks: all that is live at the end is suppressed");
         }
+        0 if ranking.folded.is_empty() && stats.modes.sample > 0 => {
+            return writeln!(out, "nothing in the sample is live at the end");
+        }
         0 if ranking.folded.is_empty() => return writeln!(out, "nothing is live at the end: no leaks"),
         0 => writeln!(out, "{strong}no leak is suspected{strong:#}")?,
         n => writeln!(
             out,
-            "{strong}{}{strong:#}: {} in {}",
+            "{strong}{}{strong:#}: {} in {}{}",
             counted(n as u64, "suspect", "suspects"),
             bytes(sum),
-            counted(blocks, "block", "blocks")
+            counted(blocks, "block", "blocks"),
+            modes::give_or_take(variance(suspects.iter().map(|suspect| &suspect.group)), 0),
         )?,
     }
     if let Some(heap) = ranking.heap.as_ref().filter(|heap| heap.grows) {
@@ -122,9 +127,10 @@ fn one<W: Write>(
     let curve = spark::line(&suspect.series, CURVE, show.unicode);
     writeln!(
         out,
-        "     {} in {}, {:.0} % sure  {dim}{curve}{dim:#}",
+        "     {} in {}{}, {:.0} % sure  {dim}{curve}{dim:#}",
         bytes(suspect.group.bytes),
         counted(suspect.group.blocks, "block", "blocks"),
+        modes::give_or_take(suspect.group.variance, 0),
         suspect.confidence * 100.0,
     )?;
     for line in wrap(&suspect.reason, look.width.saturating_sub(5)) {
@@ -257,6 +263,7 @@ fn json_one<W: Write>(json: &mut Json<W>, suspect: &Suspect) -> io::Result<()> {
     json.field_u64("bytes", suspect.group.bytes)?;
     json.field_u64("blocks", suspect.group.blocks)?;
     json.field_u64("allocations", suspect.group.allocations)?;
+    modes::json_error(json, suspect.group.variance)?;
     json.key("methods")?;
     json.begin_array()?;
     for method in &suspect.methods {

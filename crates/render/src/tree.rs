@@ -126,6 +126,7 @@ pub fn json<W: Write>(
     json.field_str("direction", direction.name())?;
     json.field_u64("bytes", tree.bytes)?;
     json.field_u64("blocks", tree.blocks)?;
+    modes::json_error(&mut json, tree.variance)?;
     modes::json(&mut json, &session.modes(), None)?;
     json.key("roots")?;
     json.begin_array()?;
@@ -145,6 +146,7 @@ pub fn json<W: Write>(
         json.field_u64("blocks", node.blocks)?;
         json.field_u64("self_bytes", node.own_bytes)?;
         json.field_u64("self_blocks", node.own_blocks)?;
+        modes::json_error(&mut json, node.variance)?;
         if path.len() >= show.depth && !node.children.is_empty() {
             json.field_bool("cut", true)?;
         }
@@ -204,7 +206,8 @@ pub fn text<W: Write>(
     let what =
         if tree.metric == Metric::Temporary { String::new() } else { format!("{} in ", bytes(tree.bytes)) };
     let blocks = counted(tree.blocks, "block", "blocks");
-    writeln!(out, "{strong}{what}{blocks}{strong:#} {}; {way}\n", metric_words(tree.metric))?;
+    let sure = modes::give_or_take(tree.variance, 0);
+    writeln!(out, "{strong}{what}{blocks}{strong:#} {}{sure}; {way}\n", metric_words(tree.metric))?;
     writeln!(out, "{strong}{:>10} {:>8} {:>10}  calls{strong:#}", "bytes", "share", "blocks")?;
     let mut drawing = Drawing { out, look, tree, show, lines: 0, left_out: 0 };
     drawing.level(&tree.roots)?;

@@ -11,7 +11,7 @@ use crate::dump;
 use crate::human::{bytes, count, counted, middle, time};
 use crate::json::Json;
 use crate::look::Look;
-use crate::parts;
+use crate::{modes, parts};
 
 /// An instant as people name it.
 fn instant(until: Until) -> String {
@@ -36,7 +36,8 @@ pub fn text<W: Write + ?Sized>(
     limit: usize,
 ) -> io::Result<()> {
     let (strong, dim) = (look.palette.strong, look.palette.dim);
-    let sum = format!("{} in {}", bytes(found.bytes()), counted(found.blocks(), "block", "blocks"));
+    let sure = modes::give_or_take(modes::variance(found.all.iter().map(|kept| &kept.group)), 0);
+    let sum = format!("{} in {}{sure}", bytes(found.bytes()), counted(found.blocks(), "block", "blocks"));
     match found.windows.as_slice() {
         [one] => {
             let (from, to, until) = (instant(one.from), instant(one.to), instant(one.until));
@@ -113,6 +114,7 @@ pub fn json<W: Write>(
     json.field_str("method", "window")?;
     json.field_u64("live_bytes", stats.totals.live_bytes)?;
     json.field_u64("live_blocks", stats.totals.live_blocks)?;
+    modes::json(&mut json, &stats.modes, Some(stats))?;
     json.field_bool("complete", stats.complete)?;
     json.field_str("by", by.name())?;
     json.key("windows")?;
@@ -169,6 +171,7 @@ fn json_kept<W: Write>(json: &mut Json<W>, kept: &Kept) -> io::Result<()> {
     parts::json_site(json, group.stack.site())?;
     json.field_u64("bytes", group.bytes)?;
     json.field_u64("blocks", group.blocks)?;
+    modes::json_error(json, group.variance)?;
     json.key("methods")?;
     json.begin_array()?;
     json.str("window")?;

@@ -83,8 +83,9 @@ pub struct Sampled {
 }
 
 impl Sampled {
+    /// A block of the sample was made.
     #[inline]
-    pub(crate) fn made(&mut self, weight: &Weight) {
+    pub fn made(&mut self, weight: &Weight) {
         self.blocks += 1;
         self.bytes_variance = self.bytes_variance.saturating_add(weight.variance);
         self.blocks_variance = self.blocks_variance.saturating_add(weight.blocks_variance);
@@ -93,7 +94,7 @@ impl Sampled {
 
     /// A block of the sample lives (again).
     #[inline]
-    pub(crate) fn came(&mut self, weight: &Weight) {
+    pub fn came(&mut self, weight: &Weight) {
         self.live = self.live.wrapping_add(1);
         self.live_variance = self.live_variance.wrapping_add(weight.variance);
         self.live_blocks_variance = self.live_blocks_variance.wrapping_add(weight.blocks_variance);
@@ -101,7 +102,7 @@ impl Sampled {
 
     /// A block of the sample ended.
     #[inline]
-    pub(crate) fn went(&mut self, weight: &Weight) {
+    pub fn went(&mut self, weight: &Weight) {
         self.live = self.live.wrapping_sub(1);
         self.live_variance = self.live_variance.wrapping_sub(weight.variance);
         self.live_blocks_variance = self.live_blocks_variance.wrapping_sub(weight.blocks_variance);
@@ -121,7 +122,7 @@ impl Sampled {
 
     /// The live size is the greatest so far.
     #[inline]
-    pub(crate) fn peaked(&mut self) {
+    pub fn peaked(&mut self) {
         self.peak_variance = self.live_variance;
         self.peak_blocks_variance = self.live_blocks_variance;
     }

@@ -79,6 +79,7 @@ pub fn items(
         Metric::Peak => session.instant(&crate::Instant::Peak)?,
         Metric::Leaked => Until::End,
         Metric::Allocated | Metric::Allocations | Metric::Temporary => {
+            session.knows_each_event("-F and --by thread, api, size or phase of what was allocated")?;
             return Ok((made(session, filter)?, None));
         }
     };

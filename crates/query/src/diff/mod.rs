@@ -20,19 +20,34 @@ pub use key::SameBuilds;
 
 use key::Key;
 
-/// Bytes and blocks.
+/// Bytes and blocks; of a sample, of what its blocks stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Bytes.
     pub bytes: u64,
     /// Blocks.
     pub blocks: u64,
+    /// Variance of `bytes`, where they are an estimate from a sample.
+    pub variance: u64,
+}
+
+impl From<&Item> for Amount {
+    fn from(item: &Item) -> Amount {
+        Amount { bytes: item.bytes, blocks: item.blocks, variance: item.variance }
+    }
+}
+
+impl From<&Group> for Amount {
+    fn from(group: &Group) -> Amount {
+        Amount { bytes: group.bytes, blocks: group.blocks, variance: group.variance }
+    }
 }
 
 impl Amount {
     fn add(&mut self, other: Amount) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.blocks = self.blocks.saturating_add(other.blocks);
+        self.variance = self.variance.saturating_add(other.variance);
     }
 
     /// The sum of several.
@@ -156,7 +171,7 @@ impl Side {
         let mut known: FxHashMap<(Option<String>, Vec<i64>), usize> = FxHashMap::default();
         for group in group(session, items, by) {
             let key = key(session, same, by, &group);
-            let amount = Amount { bytes: group.bytes, blocks: group.blocks };
+            let amount = Amount::from(&group);
             let next = side.keys.len();
             let at = *known.entry((key.names[0].clone(), key.position.clone())).or_insert(next);
             match side.groups.get_mut(at) {
@@ -234,10 +249,9 @@ pub fn groups(before: &Side, after: &Side, rank: Rank) -> Diff {
 pub fn blocks(before: Amount, after: Amount, gone: Vec<Group>, new: Vec<Group>, kept: usize) -> Diff {
     let mut diff = Diff { changes: Vec::new(), unchanged: kept, before, after };
     let none = Amount::default();
-    let amount = |group: &Group| Amount { bytes: group.bytes, blocks: group.blocks };
     diff.changes.extend(gone.into_iter().map(|group| Change {
         kind: Kind::Gone,
-        before: amount(&group),
+        before: Amount::from(&group),
         after: none,
         label: group.label,
         stack: group.stack,
@@ -245,7 +259,7 @@ pub fn blocks(before: Amount, after: Amount, gone: Vec<Group>, new: Vec<Group>, 
     diff.changes.extend(new.into_iter().map(|group| Change {
         kind: Kind::New,
         before: none,
-        after: amount(&group),
+        after: Amount::from(&group),
         label: group.label,
         stack: group.stack,
     }));

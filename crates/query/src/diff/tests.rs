@@ -101,7 +101,7 @@ fn a_block_that_was_freed_and_made_again_at_its_address_is_gone_and_new() {
     let found = highwater_replay::diff(&early, &late);
     let gone = group(&mut session, found.gone.iter().map(Item::from), By::Site);
     let new = group(&mut session, found.new.iter().map(Item::from), By::Site);
-    let amount = Amount { bytes: 45, blocks: 2 };
+    let amount = Amount { bytes: 45, blocks: 2, variance: 0 };
     let diff = blocks(amount, amount, gone, new, found.kept.len());
     assert_eq!(short(&diff), [(Kind::New, "churn (a.c:2)", 40, 1), (Kind::Gone, "churn (a.c:2)", -40, -1)]);
     assert_eq!(diff.unchanged, 1);

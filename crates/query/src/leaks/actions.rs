@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::report::Hidden;
 use super::suppressions::Suppressions;
 use super::window::{Survivor, Window, survivors};
-use crate::group::{By, Group, Item, group};
+use crate::group::{By, Group, Item, group, weight};
 use crate::session::{QueryError, Session};
 
 /// What one site kept of each action.
@@ -105,11 +105,12 @@ pub fn find(
     rules: &Suppressions,
 ) -> Result<Actions, QueryError> {
     let found = survivors(session, &windows)?;
+    let rate = session.modes().sample;
     let mut actions = Actions { windows, ..Actions::default() };
     let (mut kept, mut hidden) = (Vec::new(), Vec::new());
     for list in &found {
         let (mut counts, mut hides) = (Vec::new(), Vec::new());
-        for item in items(list, by) {
+        for item in items(list, by, rate) {
             let stack = session.stack(item.node);
             match rules.rule(&stack) {
                 None => counts.push(item),
@@ -132,17 +133,25 @@ pub fn find(
 }
 
 /// Survivors as what can be grouped: one item a stack where that is enough.
-fn items(list: &[Survivor], by: By) -> Vec<Item> {
-    let single = list.iter().map(|survivor| Item::from(&survivor.block));
+/// `rate` is that of the sample they are of, 0 for none.
+fn items(list: &[Survivor], by: By, rate: u64) -> Vec<Item> {
+    let single = list.iter().map(|survivor| Item::weighed(&survivor.block, weight(rate, &survivor.block)));
     if !by.needs_only_stacks() {
         return single.collect();
     }
     let mut of_node: FxHashMap<u32, Item> = FxHashMap::default();
     for item in single {
-        let sum = of_node.entry(item.node).or_insert(Item { bytes: 0, blocks: 0, allocations: 0, ..item });
+        let sum = of_node.entry(item.node).or_insert(Item {
+            bytes: 0,
+            blocks: 0,
+            allocations: 0,
+            variance: 0,
+            ..item
+        });
         sum.bytes = sum.bytes.saturating_add(item.bytes);
         sum.blocks += item.blocks;
         sum.allocations += item.allocations;
+        sum.variance = sum.variance.saturating_add(item.variance);
     }
     let mut items: Vec<Item> = of_node.into_values().collect();
     items.sort_unstable_by_key(|item| item.node);

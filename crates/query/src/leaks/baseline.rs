@@ -13,6 +13,7 @@ use super::fingerprint;
 use super::suppressions::Suppressions;
 use crate::session::Session;
 use crate::stack::function_name;
+use crate::summary::Stats;
 
 /// The name of the document.
 pub const SCHEMA: &str = "highwater.baseline/1";
@@ -72,7 +73,8 @@ pub struct Known {
 impl Baseline {
     /// What a recording has. `rules` are those of the comparison to come.
     pub fn of(session: &mut Session, replay: &Replay, rules: &Suppressions) -> Baseline {
-        let totals = replay.totals();
+        // With the exact counts, where the target's threads made some.
+        let totals = Stats::collect(session, replay).totals;
         let mut leaks: BTreeMap<String, Known> = BTreeMap::new();
         for site in replay.sites().filter(|site| site.live_blocks > 0) {
             let stack = session.stack(site.node);

@@ -65,8 +65,12 @@ pub struct SiteBudget {
 pub struct Taken {
     /// Bytes at the program's peak.
     pub peak: u64,
+    /// Variance of that, where it is an estimate from a sample.
+    pub peak_variance: u64,
     /// Bytes alive at the end and not suppressed.
     pub leak: u64,
+    /// Variance of that.
+    pub leak_variance: u64,
     /// Allocations.
     pub allocs: u64,
     /// Temporary allocations.
@@ -77,8 +81,10 @@ impl Taken {
     /// One more site. What it leaves counts unless it is suppressed.
     pub fn add(&mut self, site: &SiteTotals, suppressed: bool) {
         self.peak = self.peak.saturating_add(site.peak_bytes);
+        self.peak_variance = self.peak_variance.saturating_add(site.peak_variance);
         if !suppressed {
             self.leak = self.leak.saturating_add(site.live_bytes);
+            self.leak_variance = self.leak_variance.saturating_add(site.live_variance);
         }
         self.allocs += site.allocations;
         self.temporary += site.temporary;

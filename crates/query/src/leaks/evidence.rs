@@ -6,17 +6,20 @@
 //! then than while it works. Where the number outgrows that, slices join in
 //! pairs. With a period they are of equal time.
 //!
+//! Of a sample each block counts as those that it stands for.
+//!
 //! Memory is bounded by the live set (the replay's), and for each stack a point
 //! of 48 bytes for each slice in which it made or freed a block.
 
 use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
+use highwater_replay::sampling::Weight;
 use highwater_replay::{LiveBlock, Replay, Until};
 use highwater_trace::model::{EndedHow, Event, Op, Step};
 use rustc_hash::FxHashMap;
 
 use super::lifetimes::Lifetimes;
-use crate::session::{QueryError, Session};
+use crate::session::{QueryError, Session, Source};
 
 /// Most slices of equal numbers of events.
 const MAX_SLICES: u64 = 128;
@@ -102,6 +105,8 @@ pub struct Evidence {
     /// Number of the last slice that counts: of what came later, the program only
     /// gave back.
     pub last_slice: u32,
+    /// Do the slices have all that lived then? Not where what was freed was left out.
+    pub levels: bool,
     /// Time of the instant at which the heap is judged, ns.
     pub now_ns: u64,
     /// Number of the last event before it.
@@ -129,9 +134,14 @@ impl Evidence {
         }
         session.learn(&steps);
         replay.finish();
+        if let (Source::Trace(trace), Until::End) = (&*source, until) {
+            replay.add_left_out(trace.left_out());
+        }
         let exits = session.facts().end.as_ref().is_some_and(|end| end.how == EndedHow::Exit);
         let tail = if exits && until == Until::End { collector.tail() } else { None };
         let mut evidence = collector.finish(replay);
+        evidence.count_left_out();
+        evidence.levels = !session.modes().live_only;
         if let Some(seqno) = tail {
             evidence.end_at(session.replay_until(Until::Seqno(seqno))?, seqno);
         }
@@ -147,6 +157,15 @@ impl Evidence {
     /// Did the program tidy up at its end?
     pub fn tidied(&self) -> bool {
         self.before_end.is_some()
+    }
+
+    /// Adds what left totals alone to the counts of each stack.
+    fn count_left_out(&mut self) {
+        for stack in &mut self.stacks {
+            if let Some(site) = self.replay.site(stack.node) {
+                (stack.allocations, stack.frees) = (site.allocations, site.frees);
+            }
+        }
     }
 
     fn end_at(&mut self, before: Replay, seqno: u64) {
@@ -220,17 +239,17 @@ impl Collector {
         self.events += 1;
         self.last = SliceEnd { ns: event.ns.max(self.last.ns), seqno: event.seqno.max(self.last.seqno) };
         match event.op {
-            Op::Alloc { size, .. } => self.alloc(event, size),
+            Op::Alloc { size, .. } => self.alloc(event, size, replay.weight(size, event.seqno)),
             Op::Free => {
                 if let Some(block) = replay.block_at(event.addr) {
-                    self.free(&block, event);
+                    self.free(&block, event, replay.weight(block.size, block.seqno));
                 }
             }
         }
     }
 
     #[inline]
-    fn alloc(&mut self, event: &Event, size: u64) {
+    fn alloc(&mut self, event: &Event, size: u64, weight: Weight) {
         let node = event.node;
         let entry = (self.last.seqno, self.events);
         if self.tail.len() < TAIL {
@@ -254,16 +273,16 @@ impl Collector {
             (stacks.len() - 1) as u32
         });
         let Some(stack) = self.stacks.get_mut(at as usize) else { return };
-        stack.allocations += 1;
+        stack.allocations = stack.allocations.saturating_add(weight.blocks);
         stack.sizes = (stack.sizes.0.min(size), stack.sizes.1.max(size));
         if stack.open(self.open) {
             self.touched.push(at);
         }
-        stack.blocks += 1;
-        stack.bytes = stack.bytes.saturating_add(size);
+        stack.blocks = stack.blocks.saturating_add(weight.blocks);
+        stack.bytes = stack.bytes.saturating_add(weight.bytes);
         let (blocks, bytes) = (stack.blocks, stack.bytes);
         if let Some(point) = stack.points.last_mut() {
-            point.born = point.born.saturating_add(1);
+            point.born = point.born.saturating_add(narrow(weight.blocks));
             if event.pair.is_some() {
                 point.low_blocks = point.low_blocks.min(blocks);
                 point.low_bytes = point.low_bytes.min(bytes);
@@ -272,19 +291,20 @@ impl Collector {
     }
 
     #[inline]
-    fn free(&mut self, block: &LiveBlock, event: &Event) {
+    fn free(&mut self, block: &LiveBlock, event: &Event, weight: Weight) {
         let Some(&at) = self.index.get(&block.node) else { return };
         let Some(stack) = self.stacks.get_mut(at as usize) else { return };
-        stack.frees += 1;
-        stack.lifetimes.get_or_insert_default().add(event.ns.saturating_sub(block.ns));
+        let blocks = narrow(weight.blocks);
+        stack.frees = stack.frees.saturating_add(weight.blocks);
+        stack.lifetimes.get_or_insert_default().add_all(event.ns.saturating_sub(block.ns), blocks);
         if stack.open(self.open) {
             self.touched.push(at);
         }
-        stack.blocks = stack.blocks.saturating_sub(1);
-        stack.bytes = stack.bytes.saturating_sub(block.size);
+        stack.blocks = stack.blocks.saturating_sub(weight.blocks);
+        stack.bytes = stack.bytes.saturating_sub(weight.bytes);
         let (blocks, bytes) = (stack.blocks, stack.bytes);
         let Some(point) = stack.points.last_mut() else { return };
-        point.freed = point.freed.saturating_add(1);
+        point.freed = point.freed.saturating_add(narrow(weight.blocks));
         // Between the halves of a realloc nothing is given back.
         if !matches!(event.api, ApiKind::ReallocFree | ApiKind::ReallocarrayFree) {
             point.low_blocks = point.low_blocks.min(blocks);
@@ -381,11 +401,18 @@ impl Collector {
             slices: self.slices,
             stacks: self.stacks,
             last_slice: last,
+            levels: true,
             now_ns: replay.totals().last_ns,
             now_seqno: self.last.seqno,
             replay,
         }
     }
+}
+
+/// As a point counts.
+#[inline]
+fn narrow(blocks: u64) -> u32 {
+    u32::try_from(blocks).unwrap_or(u32::MAX)
 }
 
 impl StackEvidence {

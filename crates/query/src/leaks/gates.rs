@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use highwater_event::node::NodeId;
+use highwater_replay::sampling::{count_error95, error95};
 use highwater_replay::{ErrorKind, Replay, SiteTotals, Until};
 
 use super::baseline::{Baseline, Tolerance};
@@ -13,6 +14,7 @@ use super::suppressions::Suppressions;
 use super::{actions, rank, report, window};
 use crate::group::{By, Group, Item, group};
 use crate::session::{QueryError, Session};
+use crate::summary::Stats;
 
 /// Sites that a gate names.
 const MOST_SITES: usize = 10;
@@ -137,6 +139,9 @@ pub struct Gate {
     pub limit: u64,
     /// The value.
     pub value: u64,
+    /// Half the width of the interval around `value` that holds the truth with
+    /// 95 % probability, where it is an estimate from a sample; 0 where it is exact.
+    pub error95: u64,
     /// Are they bytes (else a count)?
     pub bytes: bool,
     /// Who has most of it, first; a few. Empty where nobody has any.
@@ -194,7 +199,8 @@ impl Check<'_> {
         let Some(limit) = limit else { return };
         let limit = self.tolerance.map_or(limit, |tolerance| tolerance.widen(limit));
         let sites = self.sites(items);
-        self.gates.push(Gate { name, of: None, limit, value, bytes, sites, unknown: None });
+        let error95 = 0;
+        self.gates.push(Gate { name, of: None, limit, value, error95, bytes, sites, unknown: None });
     }
 
     fn sites(&mut self, items: Vec<Item>) -> Vec<Group> {
@@ -213,10 +219,12 @@ impl Check<'_> {
     }
 
     fn limits(&mut self, limits: &Limits, rules: &Suppressions) {
-        let totals = self.replay.totals();
+        // With the exact counts, where the target's threads made some.
+        let totals = Stats::collect(self.session, self.replay).totals;
         if limits.max_peak.is_some() {
             let items = self.peak();
             self.gate("max-peak", limits.max_peak, totals.peak_bytes, true, items);
+            self.give_or_take("max-peak", error95(totals.sampled.peak_variance));
         }
         if limits.max_leak.is_some() {
             let leaks = report::live(self.session, self.replay, By::Site, rules);
@@ -226,6 +234,8 @@ impl Check<'_> {
         if limits.max_allocs.is_some() {
             let items = self.counted(|site| site.allocations);
             self.gate("max-allocs", limits.max_allocs, totals.allocations, false, items);
+            let error = self.allocations_error();
+            self.give_or_take("max-allocs", error);
         }
         if limits.max_temporary.is_some() {
             let items = self.counted(|site| site.temporary);
@@ -233,11 +243,20 @@ impl Check<'_> {
         }
     }
 
-    /// The latest gate's sites.
+    /// How sure the latest gate's value is, if there is one of this name.
+    fn give_or_take(&mut self, name: &str, error95: u64) {
+        if let Some(gate) = self.gates.last_mut().filter(|gate| gate.name == name) {
+            gate.error95 = error95;
+        }
+    }
+
+    /// The latest gate's sites, and how sure their sum is.
     fn name(&mut self, mut groups: Vec<Group>) {
+        let error95 = bytes_error(&groups);
         groups.truncate(MOST_SITES);
         if let Some(gate) = self.gates.last_mut() {
             gate.sites = groups;
+            gate.error95 = error95;
         }
     }
 
@@ -250,19 +269,34 @@ impl Check<'_> {
             of: None,
             limit: 0,
             value,
+            error95: 0,
             bytes: true,
             sites: Vec::new(),
             unknown: None,
         });
         self.name(leaks.groups);
         if self.tolerance.is_some() {
-            let totals = self.replay.totals();
+            let totals = Stats::collect(self.session, self.replay).totals;
             let items = self.peak();
             self.gate("baseline-peak", Some(baseline.peak_bytes), totals.peak_bytes, true, items);
+            self.give_or_take("baseline-peak", error95(totals.sampled.peak_variance));
             let items = self.counted(|site| site.allocations);
             self.gate("baseline-allocs", Some(baseline.allocations), totals.allocations, false, items);
-            let items = self.counted(|site| site.temporary);
-            self.gate("baseline-temporary", Some(baseline.temporary), totals.temporary, false, items);
+            let error = self.allocations_error();
+            self.give_or_take("baseline-allocs", error);
+            // A sample does not tell temporary blocks: there is nothing to compare.
+            if totals.sampled.rate == 0 {
+                let items = self.counted(|site| site.temporary);
+                self.gate("baseline-temporary", Some(baseline.temporary), totals.temporary, false, items);
+            }
+        }
+    }
+
+    /// How sure the number of allocations is: exact where it was counted.
+    fn allocations_error(&self) -> u64 {
+        match self.session.modes().counted {
+            Some(_) => 0,
+            None => count_error95(self.replay.totals().sampled.blocks_variance),
         }
     }
 
@@ -272,6 +306,7 @@ impl Check<'_> {
             of: None,
             limit: 0,
             value,
+            error95: 0,
             bytes,
             sites,
             unknown,
@@ -357,7 +392,13 @@ impl Check<'_> {
         let first = self.gates.len();
         let limits = &budget.limits;
         self.gate("max-peak", limits.max_peak, taken.peak, true, items(&Item::at_peak));
+        if limits.max_peak.is_some() {
+            self.give_or_take("max-peak", error95(taken.peak_variance));
+        }
         self.gate("max-leak", limits.max_leak, taken.leak, true, items(&Item::live));
+        if limits.max_leak.is_some() {
+            self.give_or_take("max-leak", error95(taken.leak_variance));
+        }
         self.gate(
             "max-allocs",
             limits.max_allocs,
@@ -384,7 +425,13 @@ fn leaked(finding: Finding, sites: Vec<Group>) -> Gate {
     let bytes: u64 = sites.iter().map(|group| group.bytes).sum();
     let blocks = sites.iter().map(|group| group.blocks).sum();
     let (value, bytes) = if bytes == 0 { (blocks, false) } else { (bytes, true) };
-    Gate { name: finding.name(), of: None, limit: 0, value, bytes, sites, unknown: None }
+    // Their number has no error of its own: it is 0 or not.
+    let error95 = if bytes { bytes_error(&sites) } else { 0 };
+    Gate { name: finding.name(), of: None, limit: 0, value, error95, bytes, sites, unknown: None }
+}
+
+fn bytes_error(groups: &[Group]) -> u64 {
+    error95(groups.iter().map(|group| group.variance).fold(0, u64::saturating_add))
 }
 
 fn item(node: NodeId, bytes: u64, blocks: u64) -> Item {
@@ -408,6 +455,7 @@ pub fn unknown(wanted: &Wanted, reason: &str) -> Vec<Gate> {
         of: None,
         limit: 0,
         value: 0,
+        error95: 0,
         bytes: true,
         sites: Vec::new(),
         unknown: Some(reason.to_string()),

@@ -39,9 +39,15 @@ impl Lifetimes {
     /// Counts a freed block.
     #[inline]
     pub fn add(&mut self, ns: u64) {
+        self.add_all(ns, 1);
+    }
+
+    /// Counts so many freed blocks: all that one of a sample stands for.
+    #[inline]
+    pub fn add_all(&mut self, ns: u64, blocks: u32) {
         let count = &mut self.freed[bucket(ns)];
-        *count = count.saturating_add(1);
-        self.count += 1;
+        *count = count.saturating_add(blocks);
+        self.count = self.count.saturating_add(blocks.into());
     }
 
     /// Adds another site's.

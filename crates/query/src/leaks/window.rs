@@ -17,6 +17,7 @@ use highwater_trace::model::{Event, Mark, Op, Special, Step};
 use rustc_hash::FxHashMap;
 
 use super::rank::Findings;
+use crate::group::weight;
 use crate::session::{QueryError, Session};
 
 /// A window and the instant at which its blocks are looked for.
@@ -72,6 +73,9 @@ impl Survivor {
 /// # Errors
 /// The file cannot be read.
 pub fn survivors(session: &mut Session, windows: &[Window]) -> Result<Vec<Vec<Survivor>>, QueryError> {
+    for window in windows {
+        session.knows(window.until)?;
+    }
     let source = session.source();
     let (mut steps, mut heap) = source.enter(earliest(windows), session.replay_options())?;
     let mut origins = Origins::default();
@@ -230,20 +234,29 @@ impl Origins {
 pub fn evidence(session: &mut Session, findings: &mut Findings) -> Result<(), QueryError> {
     let marks = session.facts().marks.clone();
     let Some(series) = series(&marks) else { return Ok(()) };
-    let windows = of_series(&marks, &series);
+    let mut windows = of_series(&marks, &series);
+    if session.modes().live_only {
+        // What is left of each action at the end is all that is known.
+        windows.iter_mut().for_each(|window| window.until = Until::End);
+    }
     let found = survivors(session, &windows)?;
     findings.windows = windows.len() as u64;
+    let rate = session.modes().sample;
     for list in found {
-        let mut of_stack: FxHashMap<NodeId, (u64, u64)> = FxHashMap::default();
+        let mut of_stack: FxHashMap<NodeId, (u64, u64, u64)> = FxHashMap::default();
         for survivor in list {
             let sum = of_stack.entry(survivor.block.node).or_default();
-            *sum = (sum.0 + 1, sum.1.saturating_add(survivor.block.size));
+            let weight = weight(rate, &survivor.block);
+            sum.0 = sum.0.saturating_add(weight.blocks);
+            sum.1 = sum.1.saturating_add(weight.bytes);
+            sum.2 = sum.2.saturating_add(weight.variance);
         }
-        for (node, (blocks, bytes)) in of_stack {
+        for (node, (blocks, bytes, variance)) in of_stack {
             let found = findings.stacks.entry(node).or_default();
             found.windows += 1;
             found.window_blocks += blocks;
             found.window_bytes = found.window_bytes.saturating_add(bytes);
+            found.window_variance = found.window_variance.saturating_add(variance);
         }
     }
     Ok(())

@@ -145,6 +145,7 @@ impl Session {
     /// # Errors
     /// The file cannot be read.
     pub fn replay_until(&mut self, until: Until) -> Result<Replay, QueryError> {
+        self.knows(until)?;
         let source = self.source();
         let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
         stream.go_on(&mut heap, until, self.facts.events)?;
@@ -159,6 +160,7 @@ impl Session {
     /// # Errors
     /// The file cannot be read.
     pub fn live_at(&mut self, until: Until) -> Result<Vec<LiveBlock>, QueryError> {
+        self.knows(until)?;
         let source = self.source();
         let (mut stream, mut heap) = source.feed(until, self.replay.clone())?;
         stream.go_on(&mut heap, until, self.facts.events)?;

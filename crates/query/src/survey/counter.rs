@@ -124,6 +124,11 @@ impl Counter {
 
     /// A block that passes is alive at the beginning, or again.
     pub fn alive(&mut self, block: &LiveBlock, weight: Weight) {
+        self.totals.sampled.came(&weight);
+        self.lives(block, weight);
+    }
+
+    fn lives(&mut self, block: &LiveBlock, weight: Weight) {
         let counts = &mut self.cell(block).counts;
         counts.live_blocks += weight.blocks;
         counts.live_bytes = counts.live_bytes.saturating_add(weight.bytes);
@@ -149,6 +154,7 @@ impl Counter {
     fn peak_here(&mut self) {
         self.totals.peak_bytes = self.totals.live_bytes;
         self.totals.peak_blocks = self.totals.live_blocks;
+        self.totals.sampled.peaked();
         self.epoch += 1;
     }
 
@@ -182,7 +188,8 @@ impl Counter {
         let counts = &mut self.cell(block).counts;
         counts.allocations += weight.blocks;
         counts.allocated = counts.allocated.saturating_add(weight.bytes);
-        self.alive(block, weight);
+        self.totals.sampled.made(&weight);
+        self.lives(block, weight);
         let now = self.totals.last_ns;
         let thread = self.thread(event.thread, event.ns);
         thread.allocations += weight.blocks;
@@ -217,6 +224,7 @@ impl Counter {
         thread.live_blocks = thread.live_blocks.saturating_sub(weight.blocks);
         thread.live_bytes = thread.live_bytes.saturating_sub(weight.bytes);
         let totals = &mut self.totals;
+        totals.sampled.went(&weight);
         totals.live_blocks = totals.live_blocks.saturating_sub(weight.blocks);
         totals.live_bytes = totals.live_bytes.saturating_sub(weight.bytes);
         totals.bytes_freed = totals.bytes_freed.saturating_add(weight.bytes);
@@ -271,9 +279,7 @@ impl Counter {
         totals.order_repairs = whole.order_repairs;
         totals.dropped = whole.dropped;
         totals.stalled_ns = whole.stalled_ns;
-        totals.sampled = whole.sampled;
-        totals.sampled.live_variance = self.cells.iter().map(|cell| cell.counts.live_variance).sum();
-        totals.sampled.peak_variance = self.cells.iter().map(|cell| cell.counts.peak_variance).sum();
+        totals.sampled.rate = whole.sampled.rate;
         if self.threads.len() > 1 {
             // Of the whole heap; that of a part is not known better.
             totals.peak_uncertainty = whole.peak_uncertainty.min(totals.peak_bytes);

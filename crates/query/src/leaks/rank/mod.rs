@@ -109,6 +109,8 @@ pub struct Found {
     pub window_blocks: u64,
     /// Their bytes.
     pub window_bytes: u64,
+    /// Variance of these bytes, where they are an estimate from a sample.
+    pub window_variance: u64,
     /// Windows with such blocks.
     pub windows: u64,
 }
@@ -123,6 +125,7 @@ impl Found {
         self.possible_bytes += other.possible_bytes;
         self.window_blocks += other.window_blocks;
         self.window_bytes += other.window_bytes;
+        self.window_variance = self.window_variance.saturating_add(other.window_variance);
         self.windows = self.windows.max(other.windows);
     }
 
@@ -228,7 +231,7 @@ pub fn rank(
         if options.method != Method::All && !judged.methods.contains(&options.method) {
             continue;
         }
-        let series = site.dense(evidence).1;
+        let series = if evidence.levels { site.dense(evidence).1 } else { Vec::new() };
         let suspect = Suspect {
             rank: 0,
             reason: reason::sentence(&run, &signs, &judged),
@@ -278,7 +281,12 @@ fn missing(session: &Session, evidence: &Evidence, findings: &Findings, options:
     if asked(Method::Exit) && !exits {
         missing.push("the program did not exit by itself: what is alive was in use then".to_string());
     }
-    if (asked(Method::Growth) || asked(Method::Stale)) && evidence.slices.len() < signs::MIN_SLICES {
+    if (asked(Method::Growth) || asked(Method::Stale)) && !evidence.levels {
+        missing.push(
+            "recorded with --live-only: what was freed is not known, so nothing can be seen to grow"
+                .to_string(),
+        );
+    } else if (asked(Method::Growth) || asked(Method::Stale)) && evidence.slices.len() < signs::MIN_SLICES {
         missing.push("too few events to see anything grow".to_string());
     }
     missing
@@ -301,14 +309,18 @@ pub struct Site<'a> {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Variance of `bytes`, where they are an estimate from a sample.
+    variance: u64,
     /// Blocks alive at the very end.
     pub exit_blocks: u64,
     /// Their bytes.
     pub exit_bytes: u64,
+    exit_variance: u64,
     /// Survivors by slice of birth.
     pub survivors: FxHashMap<u32, u64>,
     /// Older than [`Lifetimes::stale_age`]: blocks, bytes.
     pub old: (u64, u64),
+    old_variance: u64,
     /// Time of the earliest birth among the judged blocks, ns.
     pub oldest_ns: u64,
     stale_age: Option<u64>,
@@ -340,12 +352,14 @@ impl Site<'_> {
     }
 
     fn group(&self, signs: &Signs, method: Method) -> Group {
-        let (bytes, blocks) = match method {
-            Method::Exit => (self.exit_bytes, self.exit_blocks),
-            Method::Unreachable => (self.found.lost_bytes(), self.found.lost_blocks()),
-            Method::Window => (self.found.window_bytes, self.found.window_blocks),
-            Method::Stale => signs.stale.map_or((0, 0), |stale| (stale.bytes, stale.blocks)),
-            Method::Growth | Method::All => (self.bytes, self.blocks),
+        let found = &self.found;
+        let (bytes, blocks, variance) = match method {
+            Method::Exit => (self.exit_bytes, self.exit_blocks, self.exit_variance),
+            // Nothing is scanned where only a sample is known.
+            Method::Unreachable => (found.lost_bytes(), found.lost_blocks(), 0),
+            Method::Window => (found.window_bytes, found.window_blocks, found.window_variance),
+            Method::Stale => signs.stale.map_or((0, 0, 0), |s| (s.bytes, s.blocks, self.old_variance)),
+            Method::Growth | Method::All => (self.bytes, self.blocks, self.variance),
         };
         let allocations = self.stacks.iter().map(|stack| stack.allocations).sum();
         let counts = Counts {
@@ -353,6 +367,7 @@ impl Site<'_> {
             frees: self.stacks.iter().map(|stack| stack.frees).sum(),
             live_blocks: self.exit_blocks,
             live_bytes: self.exit_bytes,
+            live_variance: self.exit_variance,
             ..Counts::default()
         };
         Group {
@@ -361,7 +376,7 @@ impl Site<'_> {
             blocks,
             allocations,
             counts,
-            variance: 0,
+            variance,
             node: self.node,
             stack: Arc::clone(&self.stack),
         }
@@ -385,8 +400,9 @@ impl<'a> Groups<'a> {
         let mut live: FxHashMap<NodeId, (u64, u64)> = FxHashMap::default();
         for block in evidence.live() {
             let sum = live.entry(block.node).or_default();
-            sum.0 += 1;
-            sum.1 = sum.1.saturating_add(block.size);
+            let weight = evidence.replay.weight(block.size, block.seqno);
+            sum.0 = sum.0.saturating_add(weight.blocks);
+            sum.1 = sum.1.saturating_add(weight.bytes);
         }
         let resolved: Vec<Arc<Stack>> =
             evidence.stacks.iter().map(|stack| session.stack(stack.node)).collect();
@@ -444,14 +460,18 @@ impl<'a> Groups<'a> {
             else {
                 continue;
             };
-            site.blocks += 1;
-            site.bytes = site.bytes.saturating_add(block.size);
-            *site.survivors.entry(evidence.slice_of(block.seqno)).or_default() += 1;
+            let weight = evidence.replay.weight(block.size, block.seqno);
+            site.blocks = site.blocks.saturating_add(weight.blocks);
+            site.bytes = site.bytes.saturating_add(weight.bytes);
+            site.variance = site.variance.saturating_add(weight.variance);
+            let survivors = site.survivors.entry(evidence.slice_of(block.seqno)).or_default();
+            *survivors = survivors.saturating_add(weight.blocks);
             site.oldest_ns = site.oldest_ns.min(block.ns);
             let age = evidence.now_ns.saturating_sub(block.ns);
             if site.stale_age.is_some_and(|stale| age > stale) {
-                site.old.0 += 1;
-                site.old.1 = site.old.1.saturating_add(block.size);
+                site.old.0 = site.old.0.saturating_add(weight.blocks);
+                site.old.1 = site.old.1.saturating_add(weight.bytes);
+                site.old_variance = site.old_variance.saturating_add(weight.variance);
             }
         }
         for totals in evidence.replay.sites() {
@@ -459,6 +479,7 @@ impl<'a> Groups<'a> {
             {
                 site.exit_blocks += totals.live_blocks;
                 site.exit_bytes = site.exit_bytes.saturating_add(totals.live_bytes);
+                site.exit_variance = site.exit_variance.saturating_add(totals.live_variance);
             }
         }
     }
@@ -476,10 +497,13 @@ impl Site<'_> {
             found: Found::default(),
             blocks: 0,
             bytes: 0,
+            variance: 0,
             exit_blocks: 0,
             exit_bytes: 0,
+            exit_variance: 0,
             survivors: FxHashMap::default(),
             old: (0, 0),
+            old_variance: 0,
             oldest_ns: u64::MAX,
             stale_age: None,
         }

@@ -183,7 +183,7 @@ impl Signs {
             exit_blocks: site.exit_blocks,
             exit_bytes: site.exit_bytes,
             survivors: run.long.then(|| survivors(&spread, site, first)),
-            growth: growth(run, &spread, &levels, first),
+            growth: if run.evidence.levels { growth(run, &spread, &levels, first) } else { None },
             stale: lifetimes::stale(&site.lifetimes, site.old.0, site.old.1),
             usual_age: site.lifetimes.quantile(0.99),
             oldest_age: run.evidence.now_ns.saturating_sub(site.oldest_ns),
@@ -254,6 +254,9 @@ fn growth(run: &Run<'_>, spread: &Spread, levels: &[u64], first: usize) -> Optio
 
 /// How the whole heap grows.
 pub fn heap_growth(evidence: &Evidence) -> Option<Growth> {
+    if !evidence.levels {
+        return None;
+    }
     let slices = evidence.last_slice as usize + 1;
     let times: Vec<f64> = evidence.slices.iter().take(slices).map(|slice| slice.ns as f64 / 1e9).collect();
     let (mut bytes, mut blocks) = (vec![0.0; slices], vec![0.0; slices]);
