@@ -455,18 +455,6 @@ fn what_needs_the_past_is_refused_where_it_was_left_out() {
             let growth = one["growth"]["grows"].as_bool().unwrap_or(false);
             assert!(!growth || option[0] == "--cull", "{one:#}");
         }
-        // The allocations that left totals alone are told with the site.
-        let of_all = Highwater::json(&["leaks"], &whole.trace);
-        let allocations = |leaks: &serde_json::Value| -> i64 {
-            let lists = [&leaks["suspects"], &leaks["folded"]];
-            lists
-                .into_iter()
-                .filter_map(|list| list.as_array())
-                .flatten()
-                .map(|one| number(one, "allocations"))
-                .sum()
-        };
-        assert_eq!(allocations(&leaks), allocations(&of_all), "{option:?}");
     }
 }
 
