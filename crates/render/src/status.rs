@@ -105,7 +105,7 @@ mod tests {
         text(&mut out, &Look::new(false, None), std::slice::from_ref(&line)).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "47 app for 1.5 s: 12 events, 1 mark, 2.0 KiB on disk\n    /tmp/a.hwt\n    \
+            "47 app for 1.500 s: 12 events, 1 mark, 2.0 KiB on disk\n    /tmp/a.hwt\n    \
              nothing is written any more: no space\n"
         );
         let mut out = Vec::new();
