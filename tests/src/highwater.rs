@@ -45,7 +45,9 @@ impl Highwater {
 
     /// A program without highwater, in the same environment.
     pub fn plain(program: impl AsRef<OsStr>) -> Child {
-        Child::new(program).env("XDG_CACHE_HOME", cache_folder())
+        Child::new(program)
+            .env("XDG_CACHE_HOME", cache_folder())
+            .env("XDG_CONFIG_HOME", cache_folder().join("none"))
     }
 
     /// A view of a trace as JSON; panics unless the command succeeds.

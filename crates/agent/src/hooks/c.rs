@@ -2,7 +2,7 @@
 
 use highwater_event::api::ApiKind;
 
-use super::{real, stub};
+use super::{rare, real, stub};
 use crate::record::{self, Caller};
 
 type Ptr = u64;
@@ -49,7 +49,7 @@ unsafe extern "C" fn reallocarray(old: Ptr, count: u64, size: u64, sp: u64, bp: 
     match (product, real!(realloc, Plain)) {
         // glibc's reallocarray is realloc of the product; called through realloc
         // it would come back through our own hook.
-        (Some(bytes), Some(real)) => record::realloc(
+        (Some(bytes), Some(real)) => rare::realloc(
             Caller { sp, bp },
             old,
             bytes,
@@ -78,16 +78,16 @@ pub(super) unsafe extern "C" fn free(ptr: Ptr, sp: u64, bp: u64) {
 unsafe extern "C" fn cfree(ptr: Ptr, sp: u64, bp: u64) {
     // Gone from glibc since 2.26; who still calls it gets free.
     let Some(real) = real!(cfree, extern "C" fn(Ptr)).or(real!(free, extern "C" fn(Ptr))) else { return };
-    record::free_around(Caller { sp, bp }, ptr, ApiKind::Cfree, || real(ptr));
+    rare::free_around(Caller { sp, bp }, ptr, ApiKind::Cfree, || real(ptr));
 }
 
 unsafe extern "C" fn free_sized(ptr: Ptr, size: u64, sp: u64, bp: u64) {
     let caller = Caller { sp, bp };
     match real!(free_sized, extern "C" fn(Ptr, u64)) {
-        Some(real) => record::free_around(caller, ptr, ApiKind::FreeSized, || real(ptr, size)),
+        Some(real) => rare::free_around(caller, ptr, ApiKind::FreeSized, || real(ptr, size)),
         None => {
             let Some(real) = real!(free, extern "C" fn(Ptr)) else { return };
-            record::free(caller, ptr, ApiKind::FreeSized);
+            rare::free(caller, ptr, ApiKind::FreeSized);
             real(ptr);
         }
     }
@@ -97,11 +97,11 @@ unsafe extern "C" fn free_aligned_sized(ptr: Ptr, align: u64, size: u64, sp: u64
     let caller = Caller { sp, bp };
     match real!(free_aligned_sized, extern "C" fn(Ptr, u64, u64)) {
         Some(real) => {
-            record::free_around(caller, ptr, ApiKind::FreeAlignedSized, || real(ptr, align, size));
+            rare::free_around(caller, ptr, ApiKind::FreeAlignedSized, || real(ptr, align, size));
         }
         None => {
             let Some(real) = real!(free, extern "C" fn(Ptr)) else { return };
-            record::free(caller, ptr, ApiKind::FreeAlignedSized);
+            rare::free(caller, ptr, ApiKind::FreeAlignedSized);
             real(ptr);
         }
     }
@@ -110,20 +110,20 @@ unsafe extern "C" fn free_aligned_sized(ptr: Ptr, align: u64, size: u64, sp: u64
 unsafe extern "C" fn memalign(align: u64, size: u64, sp: u64, bp: u64) -> Ptr {
     let Some(real) = real!(memalign, extern "C" fn(u64, u64) -> Ptr) else { return 0 };
     let ptr = real(align, size);
-    record::alloc(Caller { sp, bp }, ptr, size, ApiKind::Memalign);
+    rare::alloc(Caller { sp, bp }, ptr, size, ApiKind::Memalign);
     ptr
 }
 
 unsafe extern "C" fn aligned_alloc(align: u64, size: u64, sp: u64, bp: u64) -> Ptr {
     let Some(real) = real!(aligned_alloc, extern "C" fn(u64, u64) -> Ptr) else { return 0 };
-    record::alloc_around(Caller { sp, bp }, size, ApiKind::AlignedAlloc, || real(align, size))
+    rare::alloc_around(Caller { sp, bp }, size, ApiKind::AlignedAlloc, || real(align, size))
 }
 
 unsafe extern "C" fn posix_memalign(out: *mut Ptr, align: u64, size: u64, sp: u64, bp: u64) -> i32 {
     const ENOMEM: i32 = 12;
     let Some(real) = real!(posix_memalign, extern "C" fn(*mut Ptr, u64, u64) -> i32) else { return ENOMEM };
     let mut status = 0;
-    record::alloc_around(Caller { sp, bp }, size, ApiKind::PosixMemalign, || {
+    rare::alloc_around(Caller { sp, bp }, size, ApiKind::PosixMemalign, || {
         status = real(out, align, size);
         // SAFETY: on success the function has stored the block there.
         if status == 0 { unsafe { *out } } else { 0 }
@@ -133,10 +133,10 @@ unsafe extern "C" fn posix_memalign(out: *mut Ptr, align: u64, size: u64, sp: u6
 
 unsafe extern "C" fn valloc(size: u64, sp: u64, bp: u64) -> Ptr {
     let Some(real) = real!(valloc, extern "C" fn(u64) -> Ptr) else { return 0 };
-    record::alloc_around(Caller { sp, bp }, size, ApiKind::Valloc, || real(size))
+    rare::alloc_around(Caller { sp, bp }, size, ApiKind::Valloc, || real(size))
 }
 
 unsafe extern "C" fn pvalloc(size: u64, sp: u64, bp: u64) -> Ptr {
     let Some(real) = real!(pvalloc, extern "C" fn(u64) -> Ptr) else { return 0 };
-    record::alloc_around(Caller { sp, bp }, size, ApiKind::Pvalloc, || real(size))
+    rare::alloc_around(Caller { sp, bp }, size, ApiKind::Pvalloc, || real(size))
 }

@@ -12,7 +12,7 @@ use core::mem::offset_of;
 use highwater_event::api::ApiKind;
 use highwater_event::layout::OPT_SELECT;
 
-use super::{real, stub};
+use super::{rare, real, stub};
 use crate::real::{REAL, Real};
 use crate::record::{self, Access, Caller};
 use crate::select;
@@ -120,14 +120,14 @@ macro_rules! nothrow_new {
         stub!($symbol, $stub, 2, $name);
         unsafe extern "C" fn $name(size: u64, tag: u64, sp: u64, bp: u64) -> Ptr {
             let Some(real) = real!($real, extern "C" fn(u64, u64) -> Ptr) else { return 0 };
-            record::alloc_around(Caller { sp, bp }, size, ApiKind::$api, || real(size, tag))
+            rare::alloc_around(Caller { sp, bp }, size, ApiKind::$api, || real(size, tag))
         }
     };
     (aligned $symbol:literal, $stub:ident, $name:ident, $real:ident, $api:ident) => {
         stub!($symbol, $stub, 3, $name);
         unsafe extern "C" fn $name(size: u64, align: u64, tag: u64, sp: u64, bp: u64) -> Ptr {
             let Some(real) = real!($real, extern "C" fn(u64, u64, u64) -> Ptr) else { return 0 };
-            record::alloc_around(Caller { sp, bp }, size, ApiKind::$api, || real(size, align, tag))
+            rare::alloc_around(Caller { sp, bp }, size, ApiKind::$api, || real(size, align, tag))
         }
     };
 }
@@ -146,54 +146,51 @@ nothrow_new!(aligned "_ZnamSt11align_val_tRKSt9nothrow_t", stub_new_array_aligne
     new_array_aligned_nothrow, new_array_aligned_nothrow, NewArrayAlignedNothrow);
 
 macro_rules! delete {
-    (1, $symbol:literal, $stub:ident, $name:ident, $api:ident) => {
+    ($how:ident 1, $symbol:literal, $stub:ident, $name:ident, $api:ident) => {
         stub!($symbol, $stub, 1, $name);
         unsafe extern "C" fn $name(ptr: Ptr, sp: u64, bp: u64) {
             let Some(real) = real!($name, extern "C" fn(Ptr)) else { return };
-            record::free_around(Caller { sp, bp }, ptr, ApiKind::$api, || real(ptr));
+            $how::free_around(Caller { sp, bp }, ptr, ApiKind::$api, || real(ptr));
         }
     };
-    (2, $symbol:literal, $stub:ident, $name:ident, $api:ident) => {
+    ($how:ident 2, $symbol:literal, $stub:ident, $name:ident, $api:ident) => {
         stub!($symbol, $stub, 2, $name);
         unsafe extern "C" fn $name(ptr: Ptr, second: u64, sp: u64, bp: u64) {
             let Some(real) = real!($name, extern "C" fn(Ptr, u64)) else { return };
-            record::free_around(Caller { sp, bp }, ptr, ApiKind::$api, || real(ptr, second));
+            $how::free_around(Caller { sp, bp }, ptr, ApiKind::$api, || real(ptr, second));
         }
     };
-    (3, $symbol:literal, $stub:ident, $name:ident, $api:ident) => {
+    ($how:ident 3, $symbol:literal, $stub:ident, $name:ident, $api:ident) => {
         stub!($symbol, $stub, 3, $name);
         unsafe extern "C" fn $name(ptr: Ptr, second: u64, third: u64, sp: u64, bp: u64) {
             let Some(real) = real!($name, extern "C" fn(Ptr, u64, u64)) else { return };
-            record::free_around(Caller { sp, bp }, ptr, ApiKind::$api, || real(ptr, second, third));
+            $how::free_around(Caller { sp, bp }, ptr, ApiKind::$api, || real(ptr, second, third));
         }
     };
 }
 
-delete!(1, "_ZdlPv", stub_delete, delete, Delete);
-delete!(1, "_ZdaPv", stub_delete_array, delete_array, DeleteArray);
-delete!(2, "_ZdlPvm", stub_delete_sized, delete_sized, DeleteSized);
-delete!(2, "_ZdaPvm", stub_delete_array_sized, delete_array_sized, DeleteArraySized);
-delete!(2, "_ZdlPvSt11align_val_t", stub_delete_aligned, delete_aligned, DeleteAligned);
-delete!(2, "_ZdaPvSt11align_val_t", stub_delete_array_aligned, delete_array_aligned, DeleteArrayAligned);
-delete!(3, "_ZdlPvmSt11align_val_t", stub_delete_sized_aligned, delete_sized_aligned, DeleteSizedAligned);
-delete!(
-    3,
+delete!(record 1, "_ZdlPv", stub_delete, delete, Delete);
+delete!(record 1, "_ZdaPv", stub_delete_array, delete_array, DeleteArray);
+delete!(record 2, "_ZdlPvm", stub_delete_sized, delete_sized, DeleteSized);
+delete!(record 2, "_ZdaPvm", stub_delete_array_sized, delete_array_sized, DeleteArraySized);
+delete!(rare 2, "_ZdlPvSt11align_val_t", stub_delete_aligned, delete_aligned, DeleteAligned);
+delete!(rare 2, "_ZdaPvSt11align_val_t", stub_delete_array_aligned, delete_array_aligned, DeleteArrayAligned);
+delete!(rare 3, "_ZdlPvmSt11align_val_t", stub_delete_sized_aligned, delete_sized_aligned, DeleteSizedAligned);
+delete!(rare 3,
     "_ZdaPvmSt11align_val_t",
     stub_delete_array_sized_aligned,
     delete_array_sized_aligned,
     DeleteArraySizedAligned
 );
-delete!(2, "_ZdlPvRKSt9nothrow_t", stub_delete_nothrow, delete_nothrow, DeleteNothrow);
-delete!(2, "_ZdaPvRKSt9nothrow_t", stub_delete_array_nothrow, delete_array_nothrow, DeleteArrayNothrow);
-delete!(
-    3,
+delete!(rare 2, "_ZdlPvRKSt9nothrow_t", stub_delete_nothrow, delete_nothrow, DeleteNothrow);
+delete!(rare 2, "_ZdaPvRKSt9nothrow_t", stub_delete_array_nothrow, delete_array_nothrow, DeleteArrayNothrow);
+delete!(rare 3,
     "_ZdlPvSt11align_val_tRKSt9nothrow_t",
     stub_delete_aligned_nothrow,
     delete_aligned_nothrow,
     DeleteAlignedNothrow
 );
-delete!(
-    3,
+delete!(rare 3,
     "_ZdaPvSt11align_val_tRKSt9nothrow_t",
     stub_delete_array_aligned_nothrow,
     delete_array_aligned_nothrow,

@@ -15,6 +15,7 @@ pub mod exit;
 pub mod light;
 pub mod map;
 pub mod prefixed;
+pub mod rare;
 
 /// An address in [`crate::real::REAL`] as a function of the given type; `None`
 /// where the program has no such function.

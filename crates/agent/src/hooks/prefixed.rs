@@ -4,8 +4,8 @@
 
 use highwater_event::api::ApiKind;
 
-use super::{real, stub};
-use crate::record::{self, Caller};
+use super::{rare, real, stub};
+use crate::record::Caller;
 
 type Ptr = u64;
 
@@ -29,29 +29,29 @@ macro_rules! family {
 
             unsafe extern "C" fn $malloc(size: u64, sp: u64, bp: u64) -> Ptr {
                 let Some(real) = real!($malloc, extern "C" fn(u64) -> Ptr) else { return 0 };
-                record::alloc_around(Caller { sp, bp }, size, ApiKind::$alloc, || real(size))
+                rare::alloc_around(Caller { sp, bp }, size, ApiKind::$alloc, || real(size))
             }
             unsafe extern "C" fn $calloc(count: u64, size: u64, sp: u64, bp: u64) -> Ptr {
                 let Some(real) = real!($calloc, extern "C" fn(u64, u64) -> Ptr) else { return 0 };
                 let bytes = count.wrapping_mul(size);
-                record::alloc_around(Caller { sp, bp }, bytes, ApiKind::$alloc, || real(count, size))
+                rare::alloc_around(Caller { sp, bp }, bytes, ApiKind::$alloc, || real(count, size))
             }
             unsafe extern "C" fn $realloc(old: Ptr, size: u64, sp: u64, bp: u64) -> Ptr {
                 let Some(real) = real!($realloc, extern "C" fn(Ptr, u64) -> Ptr) else { return 0 };
                 let caller = Caller { sp, bp };
-                record::realloc(caller, old, size, ApiKind::$free, ApiKind::$alloc, || real(old, size))
+                rare::realloc(caller, old, size, ApiKind::$free, ApiKind::$alloc, || real(old, size))
             }
             unsafe extern "C" fn $free_fn(ptr: Ptr, sp: u64, bp: u64) {
                 let Some(real) = real!($free_fn, extern "C" fn(Ptr)) else { return };
-                record::free_around(Caller { sp, bp }, ptr, ApiKind::$free, || real(ptr));
+                rare::free_around(Caller { sp, bp }, ptr, ApiKind::$free, || real(ptr));
             }
             unsafe extern "C" fn $memalign(align: u64, size: u64, sp: u64, bp: u64) -> Ptr {
                 let Some(real) = real!($memalign, extern "C" fn(u64, u64) -> Ptr) else { return 0 };
-                record::alloc_around(Caller { sp, bp }, size, ApiKind::$alloc, || real(align, size))
+                rare::alloc_around(Caller { sp, bp }, size, ApiKind::$alloc, || real(align, size))
             }
             unsafe extern "C" fn $aligned(align: u64, size: u64, sp: u64, bp: u64) -> Ptr {
                 let Some(real) = real!($aligned, extern "C" fn(u64, u64) -> Ptr) else { return 0 };
-                record::alloc_around(Caller { sp, bp }, size, ApiKind::$alloc, || real(align, size))
+                rare::alloc_around(Caller { sp, bp }, size, ApiKind::$alloc, || real(align, size))
             }
             unsafe extern "C" fn $posix(out: *mut Ptr, align: u64, size: u64, sp: u64, bp: u64) -> i32 {
                 const ENOMEM: i32 = 12;
@@ -59,7 +59,7 @@ macro_rules! family {
                     return ENOMEM;
                 };
                 let mut status = 0;
-                record::alloc_around(Caller { sp, bp }, size, ApiKind::$alloc, || {
+                rare::alloc_around(Caller { sp, bp }, size, ApiKind::$alloc, || {
                     status = real(out, align, size);
                     // SAFETY: on success the function has stored the block there.
                     if status == 0 { unsafe { *out } } else { 0 }
@@ -97,7 +97,7 @@ macro_rules! one_argument {
     ($name:ident, $api:ident) => {
         unsafe extern "C" fn $name(size: u64, sp: u64, bp: u64) -> Ptr {
             let Some(real) = real!($name, extern "C" fn(u64) -> Ptr) else { return 0 };
-            record::alloc_around(Caller { sp, bp }, size, ApiKind::$api, || real(size))
+            rare::alloc_around(Caller { sp, bp }, size, ApiKind::$api, || real(size))
         }
     };
 }
@@ -110,15 +110,15 @@ one_argument!(g_slice_alloc0, GSliceAlloc);
 
 unsafe extern "C" fn gc_realloc(old: Ptr, size: u64, sp: u64, bp: u64) -> Ptr {
     let Some(real) = real!(gc_realloc, extern "C" fn(Ptr, u64) -> Ptr) else { return 0 };
-    record::realloc(Caller { sp, bp }, old, size, ApiKind::GcFree, ApiKind::GcAlloc, || real(old, size))
+    rare::realloc(Caller { sp, bp }, old, size, ApiKind::GcFree, ApiKind::GcAlloc, || real(old, size))
 }
 
 unsafe extern "C" fn gc_free(ptr: Ptr, sp: u64, bp: u64) {
     let Some(real) = real!(gc_free, extern "C" fn(Ptr)) else { return };
-    record::free_around(Caller { sp, bp }, ptr, ApiKind::GcFree, || real(ptr));
+    rare::free_around(Caller { sp, bp }, ptr, ApiKind::GcFree, || real(ptr));
 }
 
 unsafe extern "C" fn g_slice_free1(size: u64, ptr: Ptr, sp: u64, bp: u64) {
     let Some(real) = real!(g_slice_free1, extern "C" fn(u64, Ptr)) else { return };
-    record::free_around(Caller { sp, bp }, ptr, ApiKind::GSliceFree, || real(size, ptr));
+    rare::free_around(Caller { sp, bp }, ptr, ApiKind::GSliceFree, || real(size, ptr));
 }
