@@ -64,8 +64,9 @@ pub struct Order {
 
 /// The order of `items` (given in the order of their stamps) with the fewest
 /// errors, if there is one with fewer than `below`. `before` is the family of
-/// the block that lived there at first, if one did.
-pub fn solve(items: &[Item], before: Option<u8>, below: u32) -> Option<Order> {
+/// the block that lived there at first, if one did. `states` is how many states all
+/// searches of a replay may still visit; what this one does is taken off it.
+pub fn solve(items: &[Item], before: Option<u8>, below: u32, states: &mut u64) -> Option<Order> {
     let skipped = items.len().saturating_sub(MOST_ITEMS);
     let (first, latest) = items.split_at_checked(skipped)?;
     // What the skipped ones leave is what the last of them did.
@@ -102,8 +103,11 @@ pub fn solve(items: &[Item], before: Option<u8>, below: u32) -> Option<Order> {
     };
     for errors in 0..below {
         search.seen.clear();
-        search.budget = BUDGET;
-        if search.go(live, family, errors) {
+        let budget = BUDGET.min(u32::try_from(*states).unwrap_or(BUDGET));
+        search.budget = budget;
+        let found = search.go(live, family, errors);
+        *states -= u64::from(budget - search.budget);
+        if found {
             let [bad, missing, mismatched] = search.errors;
             let live = absolute(search.end?);
             let frees = search.frees.iter().map(|&(at, live)| (at + skipped, absolute(live))).collect();
@@ -235,7 +239,7 @@ mod tests {
     }
 
     fn live(text: &str, before: bool) -> Option<Live> {
-        solve(&items(text), before.then_some(0), 3)
+        solve(&items(text), before.then_some(0), 3, &mut { u64::MAX })
             .filter(|order| order.bad + order.missing + order.mismatched == 0)
             .map(|order| order.live)
     }
@@ -258,10 +262,10 @@ mod tests {
     fn what_no_order_explains_is_an_error() {
         assert_eq!(live("A1 F2 F2 A2", false), None);
         assert_eq!(live("A1 F1 F2", false), None);
-        let order = solve(&items("A1 F2 F2 A2"), None, 3).unwrap();
+        let order = solve(&items("A1 F2 F2 A2"), None, 3, &mut { u64::MAX }).unwrap();
         assert_eq!((order.bad, order.missing, order.live), (1, 0, Live::Item(3)));
         // One thread's own order needs no search.
-        assert_eq!(solve(&items("A1 F1 F1"), None, 3), None);
+        assert_eq!(solve(&items("A1 F1 F1"), None, 3, &mut { u64::MAX }), None);
     }
 
     #[test]

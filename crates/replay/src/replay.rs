@@ -110,6 +110,8 @@ pub struct Replay {
     fed: u64,
     now: u64,
     search_budget: u64,
+    /// States that the searches for an order have visited.
+    order_states: u64,
     /// The first seqno that counts, where only a window does.
     window: Option<u64>,
     doubts: Doubts,
@@ -166,6 +168,7 @@ impl Replay {
             fed: 0,
             now: 0,
             search_budget: SEARCH_BUDGET,
+            order_states: 0,
             window: None,
             doubts: Doubts::default(),
         }

@@ -132,6 +132,7 @@ impl Replay {
         // A search that was given up may succeed with a fresh budget.
         !many
             && self.search_budget > SEARCH_BUDGET / 2
+            && self.order_states < super::settle::FIRST_ORDER_STATES / 2
             && between.iter().all(|&(earlier, later)| seqno <= earlier || later < seqno)
     }
 }

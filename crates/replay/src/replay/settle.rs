@@ -11,6 +11,12 @@ use crate::contest::{Bad, Contest, End, LONGEST_EPOCH, Made, low48};
 use crate::freed::Free;
 use crate::order::{self, ANY_FAMILY, Item, Kind, Live};
 
+/// States that the searches for an order may visit, together: so many, and so many
+/// more for each event. A trace in which nothing fits (it is no recording, or not in
+/// the order in which it was recorded) takes time in proportion to its length, too.
+pub(super) const FIRST_ORDER_STATES: u64 = 1 << 20;
+const ORDER_STATES: u64 = 2;
+
 /// A block's place among those of a contested address.
 enum Last {
     Nothing,
@@ -128,7 +134,11 @@ impl Replay {
             contest.lived(at, item).then_some(its)
         });
         let list: Vec<Item> = items.iter().map(|&(_, item)| item).collect();
-        let Some(order) = order::solve(&list, before, contest.errors()) else {
+        let all = self.fed.saturating_mul(ORDER_STATES).saturating_add(FIRST_ORDER_STATES);
+        let mut left = all.saturating_sub(self.order_states);
+        let order = order::solve(&list, before, contest.errors(), &mut left);
+        self.order_states = all.saturating_sub(left).max(self.order_states);
+        let Some(order) = order else {
             // Nothing explains it: the errors are real.
             self.totals.missing_frees += contest.missing.len() as u64;
             for bad in contest.bad.iter().filter(|bad| !bad.undone) {
@@ -283,5 +293,34 @@ impl Replay {
                 *latest = Some(half);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_trace::model::{Op, Step};
+
+    use super::*;
+    use crate::replay::Options;
+
+    #[test]
+    fn a_stream_in_which_nothing_fits_took_hours() {
+        let mut replay = Replay::new(Options::default());
+        let mut random = 7_u64;
+        for seqno in 0..60_000 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let (thread, addr) = ((random >> 33) as u32 % 8, 64 + 64 * ((random >> 40) % 1000));
+            let (op, api) = match random >> 63 {
+                0 => (Op::Alloc { size: 8, usable: None }, ApiKind::Malloc),
+                _ => (Op::Free, ApiKind::Free),
+            };
+            let (ns, stamp) = (seqno, seqno);
+            replay.feed(&Step::Event(Event { seqno, ns, stamp, thread, op, api, addr, node: 1, pair: None }));
+        }
+        replay.finish();
+        // As many as it may visit and no more: this stream would take all it can get.
+        let all = FIRST_ORDER_STATES + 60_000 * ORDER_STATES;
+        assert_eq!(replay.order_states, all);
+        assert_eq!(replay.totals().events, 60_000);
     }
 }
