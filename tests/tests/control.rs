@@ -298,3 +298,58 @@ fn a_recorder_that_the_agent_started_can_be_talked_to_as_well() {
     program.wait().expect_code(3);
     wait_until("the socket goes", Duration::from_secs(10), || sockets(&runtime).is_empty());
 }
+
+#[test]
+fn what_was_shown_of_a_trace_that_is_being_written_never_changes() {
+    let mut live = start(&[]);
+    let trace = live.trace();
+    let mut shown: Vec<Value> = Vec::new();
+    let mut lengths = Vec::new();
+    let view = |live: &Live, args: &[&str]| {
+        let ended = command(live.folder.path(), args).arg(live.trace()).run().expect_code(0);
+        let said = ended.stderr();
+        assert!(said.contains("trace.hwt is still being written"), "{args:?}: {said}");
+        assert!(!said.contains("cut at") && !said.contains("no index"), "{args:?}: {said}");
+        ended.out
+    };
+    let starts = |now: &[Value], before: &[Value]| {
+        for (new, old) in now.iter().zip(before) {
+            assert_eq!(new, old);
+        }
+        assert!(now.len() >= before.len(), "{} events, {} before", now.len(), before.len());
+    };
+    for round in 0..6 {
+        // Views look while four threads are at it.
+        live.run.say("race\n");
+        live.done += 1;
+        for _ in 0..2 {
+            let document: Value = serde_json::from_slice(&view(&live, &["history", "--json"])).unwrap();
+            let now = document["events"].as_array().unwrap().clone();
+            starts(&now, &shown);
+            shown = now;
+            lengths.push(shown.len());
+        }
+        let done = live.done;
+        let run = &live.run;
+        wait_until("race", Duration::from_secs(60), || run.stdout_so_far().matches("done ").count() >= done);
+        live.mark(&format!("r{round}"));
+    }
+    lengths.dedup();
+    assert!(lengths.len() > 2, "the trace did not grow between the views: {lengths:?}");
+
+    let stats: Value = serde_json::from_slice(&view(&live, &["stats", "--json"])).unwrap();
+    assert_eq!(stats["ended"]["how"], "running");
+    assert_eq!(stats["complete"], false);
+    assert!(stats["events"].as_u64().unwrap() >= shown.len() as u64);
+    let dump: Value = serde_json::from_slice(&view(&live, &["dump", "--json"])).unwrap();
+    assert!(!dump["blocks"].as_array().unwrap().is_empty());
+    view(&live, &["stats"]);
+    view(&live, &["dump"]);
+    view(&live, &["history"]);
+
+    let folder = live.end();
+    starts(&events(&trace), &shown);
+    let ended = Highwater::command(["stats"]).arg(&trace).run().expect_code(0).stderr();
+    assert!(!ended.contains("still being written"), "{ended}");
+    drop(folder);
+}

@@ -12,7 +12,7 @@ use highwater_replay::{Options, Until};
 use highwater_symbols::{ModuleId, Symbolizer};
 use highwater_trace::model::{End, Mark, Meta, ModuleDef, NodeDef, RssSample, Step, ThreadDef, ThreadNo};
 use highwater_trace::reach::Scanned;
-use highwater_trace::{Steps, Trace, TraceError};
+use highwater_trace::{Steps, Trace, TraceError, Warning};
 use rustc_hash::FxHashMap;
 
 use crate::inlining::Inlining;
@@ -64,6 +64,9 @@ pub struct SessionOptions {
     pub replay: Options,
     /// What is shown of inlined functions.
     pub inlining: Inlining,
+    /// A recorder is at work on the trace. Unless it has its end by now, only what
+    /// is complete is shown, and nothing is said to be missing.
+    pub being_written: bool,
     /// Write nothing to the trace (see [`Session::replay`]).
     pub leave_alone: bool,
 }
@@ -87,6 +90,8 @@ pub struct Facts {
     pub marks: Vec<Mark>,
     /// RSS samples.
     pub rss: Vec<RssSample>,
+    /// It is still being written: there is more to come.
+    pub being_written: bool,
     /// What is wrong with the file, one line each. A whole replay adds what it found.
     pub warnings: Vec<String>,
     /// Events in the file.
@@ -249,7 +254,13 @@ impl Session {
     }
 
     /// Takes over an opened trace.
-    pub fn of_trace(trace: Trace, options: SessionOptions) -> Session {
+    pub fn of_trace(mut trace: Trace, options: SessionOptions) -> Session {
+        let being_written = options.being_written && trace.end().is_none();
+        if being_written {
+            trace.leave_out_ragged();
+        }
+        // That it is not whole is no damage then.
+        let counts = |warning: &&Warning| !being_written || matches!(warning, Warning::Damaged { .. });
         let names = recorded::names(options.symbols, trace.modules(), trace.names());
         let facts = Facts {
             path: trace.path().to_path_buf(),
@@ -260,7 +271,8 @@ impl Session {
             threads: trace.threads().to_vec(),
             marks: trace.marks().to_vec(),
             rss: trace.rss().to_vec(),
-            warnings: trace.warnings().iter().map(ToString::to_string).collect(),
+            warnings: trace.warnings().iter().filter(counts).map(ToString::to_string).collect(),
+            being_written,
             events: trace.event_count(),
             lost_events: trace.lost_events(),
         };

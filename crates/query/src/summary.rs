@@ -156,6 +156,9 @@ impl Stats {
                 stats.incomplete.push(format!("the recording stopped before the program did: {cut}"));
             }
         }
+        if facts.being_written {
+            stats.ended = EndedHow::Running;
+        }
         match stats.ended {
             EndedHow::Lost => {
                 stats.incomplete.push("the trace has no end: the recorder was interrupted".to_string())

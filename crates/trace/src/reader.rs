@@ -265,6 +265,14 @@ impl Trace {
         Steps::new(self, start, self.index.groups.len())
     }
 
+    /// Leaves out a last group that is not all there: of a trace that is still being
+    /// written what has been given out once then stays as it was, whatever comes.
+    pub fn leave_out_ragged(&mut self) {
+        if std::mem::take(&mut self.ragged) {
+            self.index.groups.pop();
+        }
+    }
+
     /// How many groups of events have been read or found so far: a place that
     /// [`Trace::steps_from_group`] goes on from after [`Trace::refresh`], where
     /// the last group was whole.
