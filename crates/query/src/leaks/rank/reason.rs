@@ -28,7 +28,8 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
         && survivors.of > 0
         && !matches!(judged.verdict, Verdict::StartUp)
     {
-        let rate = rate(signs.blocks, signs.allocations);
+        // What was made after the instant at which it is judged may stay too.
+        let rate = rate(signs.blocks.max(signs.exit_blocks), signs.allocations);
         parts.push(format!("{rate}, in {} of {} periods", survivors.with, survivors.of));
     }
     if let Some(stale) = signs.stale {
