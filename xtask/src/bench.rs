@@ -7,6 +7,7 @@ mod extra;
 mod inputs;
 mod page;
 mod process;
+pub mod query;
 mod redis;
 mod result;
 mod tools;

@@ -21,6 +21,9 @@ Commands:
   bench [--only NAME] [--quick] [--runs N] [--slow]
                       speed and memory against native and the peers that are
                       installed; a full run writes docs/performance.md
+  bench-query [--events 10M,100M]
+                      the views on long traces, beside heaptrack_print; with no
+                      option it writes docs/analysis.md
   packages            install what the tests need, or say what to install
   help                this text
 ";
@@ -47,6 +50,7 @@ fn run(args: &[String]) -> anyhow::Result<bool> {
         "test" => suite::test(only(rest)?),
         "soak" => soak::soak(only(rest)?),
         "bench" => bench::bench(rest),
+        "bench-query" => bench::query::bench_query(rest),
         "packages" => packages::install_missing(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

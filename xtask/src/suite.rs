@@ -74,6 +74,13 @@ pub fn build_highwater(tally: &mut Tally) -> anyhow::Result<Option<PathBuf>> {
     Ok(good.then_some(target_dir()?.join("release/highwater")))
 }
 
+/// Builds the maker of long traces (`crates/trace/examples/long_trace.rs`); its path.
+pub fn build_long_trace(tally: &mut Tally) -> anyhow::Result<Option<PathBuf>> {
+    let words = ["build", "--release", "--package", "highwater-trace", "--example", "long_trace"];
+    let good = step(tally, "cargo build --release --example long_trace", cargo().args(words))?;
+    Ok(good.then_some(target_dir()?.join("release/examples/long_trace")))
+}
+
 /// Runs `cargo test ARGS` and adds up what its test programs report. A test
 /// program that does not come to its end counts as one failure.
 pub fn cargo_test(tally: &mut Tally, args: &[&str], env: &[(&str, String)]) -> anyhow::Result<()> {

@@ -43,7 +43,7 @@ struct Target {
 }
 
 /// Rows of cells as an aligned Markdown table; the first row is the heading.
-fn table(rows: &[Vec<String>]) -> String {
+pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
@@ -330,7 +330,7 @@ fn proc_value(file: &str, key: &str) -> Option<String> {
 }
 
 /// Processor, memory, kernel, system, versions.
-fn machine() -> Vec<String> {
+pub fn machine() -> Vec<String> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let processor = proc_value("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
     let memory = proc_value("/proc/meminfo", "MemTotal")
@@ -363,12 +363,13 @@ fn machine() -> Vec<String> {
     lines
 }
 
-fn date() -> String {
+/// Today, UTC.
+pub fn date() -> String {
     version(&["date", "-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_default()
 }
 
 /// Commit of the tree that was measured, with a mark when files differ from it.
-fn commit() -> String {
+pub fn commit() -> String {
     let Some(commit) = version(&["git", "rev-parse", "--short=10", "HEAD"]) else { return "unknown".into() };
     let changed = Command::new("git")
         .args(["status", "--porcelain", "--untracked-files=no", "--", "crates", "Cargo.lock"])
