@@ -49,6 +49,8 @@ impl Random {
 struct Block {
     addr: u64,
     size: u64,
+    /// What gives it back.
+    freed_by: ApiKind,
 }
 
 impl Block {
@@ -132,8 +134,12 @@ impl Heap {
         let hot = self.random.below(4) < 3;
         let site = self.random.below(if hot { 24 } else { SITES as usize }) as u32;
         let size = self.sizes[site as usize];
-        let block = Block { addr: self.address(size), size };
-        let api = [ApiKind::Malloc, ApiKind::New, ApiKind::Calloc][site as usize % 3];
+        let (api, freed_by) = [
+            (ApiKind::Malloc, ApiKind::Free),
+            (ApiKind::New, ApiKind::Delete),
+            (ApiKind::Calloc, ApiKind::Free),
+        ][site as usize % 3];
+        let block = Block { addr: self.address(size), size, freed_by };
         self.put_alloc(block, site, api, false);
         block
     }
@@ -143,7 +149,7 @@ impl Heap {
         let other = self.random.below(32) == 0;
         let thread = if other { self.random.below(THREADS) } else { self.thread };
         let site = SITES + (block.class() as u32 * 7 + self.random.below(4) as u32) % FREE_SITES;
-        self.put_free(thread, block, site, ApiKind::Free);
+        self.put_free(thread, block, site, block.freed_by);
     }
 
     /// The block at another place, half as large again.
@@ -151,7 +157,7 @@ impl Heap {
         let site = (block.size % u64::from(SITES)) as u32;
         self.put_free(self.thread, block, site, ApiKind::ReallocFree);
         let size = (block.size + block.size / 2).min(4_000);
-        let moved = Block { addr: self.address(size), size };
+        let moved = Block { addr: self.address(size), size, freed_by: ApiKind::Free };
         self.put_alloc(moved, site, ApiKind::Realloc, true);
         moved
     }
@@ -183,7 +189,7 @@ impl Heap {
             if let Some((_, group)) = groups.iter_mut().find(|(up_to, _)| age < *up_to) {
                 let at = self.random.below(group.len());
                 if let Some(dead) = group[at].replace(block) {
-                    if self.random.below(50) == 0 {
+                    if dead.freed_by == ApiKind::Free && self.random.below(50) == 0 {
                         let moved = self.realloc(dead);
                         self.free(moved);
                     } else {
