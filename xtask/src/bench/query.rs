@@ -19,7 +19,7 @@ use crate::suite::{self, Tally};
 /// A view that takes longer than this is killed and told as failed.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Makes a few million heap operations of each round; 25 rounds are about 10 million.
+/// Makes a few million heap operations of each round; 6 rounds are about 10 million.
 const PYTHON: &str = "\
 import json
 for k in range(ROUNDS):
@@ -189,7 +189,7 @@ fn views(
 fn recorded(highwater: &Path, dir: &Path, rows: &mut Vec<Row>) -> anyhow::Result<()> {
     let Some(python) = workloads::find("python3") else { return Ok(()) };
     let program = dir.join("load.py");
-    fs::write(&program, PYTHON.replace("ROUNDS", "12"))?;
+    fs::write(&program, PYTHON.replace("ROUNDS", "6"))?;
     let run = |words: &[&std::ffi::OsStr]| {
         let (first, rest) = words.split_first().context("nothing to run")?;
         let mut command = Command::new(first);

@@ -14,7 +14,7 @@ use crate::order::{self, ANY_FAMILY, Item, Kind, Live};
 /// States that the searches for an order may visit, together: so many, and so many
 /// more for each event. A trace in which nothing fits (it is no recording, or not in
 /// the order in which it was recorded) takes time in proportion to its length, too.
-pub(super) const FIRST_ORDER_STATES: u64 = 1 << 20;
+pub(super) const FIRST_ORDER_STATES: u64 = 1 << 18;
 const ORDER_STATES: u64 = 2;
 
 /// A block's place among those of a contested address.
