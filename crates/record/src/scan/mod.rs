@@ -140,6 +140,8 @@ fn hold(pid: u32, notes: &mut Vec<String>, late: &mut Vec<u32>) -> Result<Option
     }
 }
 
+const KILLED: &str = "it was killed during the scan";
+
 /// What needs the target's memory.
 struct Read {
     graph: Graph,
@@ -162,14 +164,18 @@ fn read(
     let longest = LONGEST + PER_GIB * u32::try_from(bytes >> 30).unwrap_or(1000).min(1000);
     let mut target = Target::new(pid, Instant::now() + longest);
     if !target.is_readable(parked.stack) {
-        return Err("the system does not let its memory be read".to_owned());
+        // What was killed has no memory any more: that is no matter of rights.
+        return Err(match stop::has_ended(pid) {
+            true => KILLED.to_owned(),
+            false => "the system does not let its memory be read".to_owned(),
+        });
     }
     let (whole, objects) = regions::ranges(&maps);
     target.set_ranges(whole, objects);
     let target = &target;
     let mut roots = roots(parked, threads, blocks, pages, &maps, target);
     let over = || match target.stop.load(Relaxed) {
-        true if stop::threads_of(pid).is_empty() => Err("it was killed during the scan".to_owned()),
+        true if stop::has_ended(pid) => Err(KILLED.to_owned()),
         true => Err(format!("reading its memory took longer than {} s", longest.as_secs())),
         false => Ok(()),
     };

@@ -192,6 +192,11 @@ pub fn threads_of(pid: u32) -> Vec<u32> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// Has the process ended, collected or not?
+pub fn has_ended(pid: u32) -> bool {
+    threads_of(pid).iter().all(|&tid| is_dead(pid, tid))
+}
+
 fn is_dead(pid: u32, tid: u32) -> bool {
     process::thread_state(pid, tid).is_none_or(|state| matches!(state, b'Z' | b'X'))
 }
