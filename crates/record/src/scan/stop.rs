@@ -192,6 +192,14 @@ pub fn threads_of(pid: u32) -> Vec<u32> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// Lets go of threads that came to their stop when nobody waited for it any more.
+/// Those that do not stand still for us are not touched.
+pub fn release_late(pid: u32) {
+    for tid in threads_of(pid) {
+        let _ = ptrace(libc::PTRACE_DETACH, tid, 0, 0);
+    }
+}
+
 /// Has the process ended, collected or not?
 pub fn has_ended(pid: u32) -> bool {
     threads_of(pid).iter().all(|&tid| is_dead(pid, tid))
