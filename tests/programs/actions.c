@@ -7,7 +7,7 @@
  *   bad      the same, and forgets a block of 100 bytes from each of two threads
  *   grow     resizes a kept buffer, made before, by 64 bytes
  *   burst    a thousand short-lived blocks
- *   race     four threads take blocks from each other as fast as they can
+ *   race     four threads take blocks from each other, for some tenth of a second
  *   end      ends
  */
 #include <pthread.h>
@@ -49,7 +49,9 @@ static _Atomic(void *) places[16];
 static void *exchange(void *seed)
 {
     unsigned state = (unsigned)(size_t)seed;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 5000; i++) {
+        if (i % 50 == 0)
+            usleep(1000);
         state = state * 1664525u + 1013904223u;
         void *block = malloc(16 + (state >> 24) % 64);
         free(atomic_exchange(&places[(state >> 8) % 16], block));

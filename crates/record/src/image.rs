@@ -176,6 +176,10 @@ impl Image {
         // Before the rings are looked at: see the agent's stamps.
         self.memory.header().recorder.tick.fetch_add(1, SeqCst);
         let pace = self.pace(ns, stamp);
+        let point = ClockPoint { stamp, ns: ns.saturating_sub(self.start_ns) };
+        if let Some(writer) = &mut self.writer {
+            writer.reading(point);
+        }
         let exe = self.exe.to_string_lossy();
         let writer = if self.cut.is_none() { self.writer.as_mut() } else { None };
         let bound = if last { None } else { Some(stamp) };
@@ -196,7 +200,6 @@ impl Image {
         // Both clocks, often enough for a straight line between.
         if last || ns.saturating_sub(self.last_clock) > 50_000_000 {
             self.last_clock = ns;
-            let point = ClockPoint { stamp, ns: ns.saturating_sub(self.start_ns) };
             self.write(|writer| writer.clock(point));
         }
         taken

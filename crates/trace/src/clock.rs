@@ -50,7 +50,9 @@ impl Clock {
         if point.stamp <= last.stamp || point.ns < last.ns {
             return;
         }
-        let rate = (u128::from(point.ns - last.ns) << SHIFT) / u128::from(point.stamp - last.stamp);
+        // Rounded up, so that the line meets the point itself: the one before and
+        // the one after say the same of a stamp that is the point's.
+        let rate = (u128::from(point.ns - last.ns) << SHIFT).div_ceil(u128::from(point.stamp - last.stamp));
         let Ok(rate) = u64::try_from(rate) else { return };
         let line = Line { s0: last.stamp, n0: last.ns, rate };
         if self.points.len() == 1 {
@@ -141,7 +143,10 @@ mod tests {
         clock.add(ClockPoint { stamp: 5_000, ns: 2_500 });
         clock.add(ClockPoint { stamp: 7_000, ns: 3_000 });
         assert_eq!(clock.points().len(), 3, "a point that goes backwards makes no line");
-        // A third of a nanosecond a stamp does not come out even: rounded down.
+        for point in clock.points() {
+            assert_eq!(clock.to_ns(point.stamp), point.ns);
+        }
+        // A third of a nanosecond a stamp does not come out even.
         for (stamp, ns) in
             [(3_000, 1_000), (4_500, 1_500), (0, 0), (6_000, 2_000), (6_500, 2_500), (8_000, 4_000)]
         {

@@ -142,6 +142,8 @@ pub struct Writer {
     /// A part of a group is in the file, so that an index could not name it.
     ragged: bool,
     scratch: Vec<u8>,
+    /// Both clocks, waiting for the group that they belong to.
+    reading: Option<ClockPoint>,
 }
 
 impl Writer {
@@ -193,6 +195,7 @@ impl Writer {
             failed: None,
             ragged: false,
             scratch: Vec::new(),
+            reading: None,
         };
         let mut out = file_header(FORMAT_VERSION, file_id).to_vec();
         writer.end_block(None).place(&mut out, 0, file_id);
@@ -219,6 +222,14 @@ impl Writer {
     /// As [`Writer::events`].
     pub fn clock(&mut self, point: ClockPoint) -> Result<(), TraceError> {
         self.define(|out| defs::put_clock(out, point))
+    }
+
+    /// Both clocks, as read when the epoch that is about to end was bounded: no
+    /// record of it has a later stamp. It is written before the group that holds
+    /// the epoch, and only with one, so that whoever reads the group while the
+    /// file grows sees the times that it keeps.
+    pub fn reading(&mut self, point: ClockPoint) {
+        self.reading = Some(point);
     }
 
     /// A module, new or changed.
@@ -562,6 +573,11 @@ impl Writer {
 
     /// Writes the definitions and all closed epochs.
     fn write_group(&mut self) -> Result<(), TraceError> {
+        if (self.closed_raw > 0 || !self.blocks.is_empty())
+            && let Some(point) = self.reading.take()
+        {
+            self.clock(point)?;
+        }
         self.write_defs()?;
         for (thread, pending) in &mut self.threads {
             pack_closed(&mut self.packer, &mut self.scratch, *thread, pending, &mut self.blocks);

@@ -5,9 +5,10 @@ use common::*;
 
 use std::fs;
 
+use highwater_event::codec::{Encoder, Record};
 use highwater_trace::model::*;
 use highwater_trace::reach::{Amount, Class, Reach, ReachBlock, ReachSite, Scanned};
-use highwater_trace::{Compression, Trace, TraceError, Warning};
+use highwater_trace::{Compression, Trace, TraceError, Warning, Writer};
 
 fn scan() -> Reach {
     let block = |addr: u64| ReachBlock {
@@ -292,4 +293,51 @@ fn other_versions_are_refused() {
     fs::write(&path, bytes).expect("write");
     let error = Trace::open(&path).expect_err("older").to_string();
     assert!(error.contains("before the first release"), "{error}");
+}
+
+#[test]
+fn the_times_of_a_growing_trace_moved_when_the_clocks_were_read_again() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("grow.hwt");
+    let story = story(11, 60, 4, 40);
+    let mut writer = Writer::create(&path, &meta(), options(Compression::None)).expect("create");
+    let mut encoders = [Encoder::default(); 4];
+    let mut shown: Vec<Step> = Vec::new();
+    let (mut bound, mut ns) = (1_000, 0);
+    writer.clock(ClockPoint { stamp: bound, ns }).expect("clock");
+    let check = |shown: &mut Vec<Step>| {
+        let steps = all_steps(&Trace::open(&path).expect("open"));
+        for (now, before) in steps.iter().zip(&*shown) {
+            assert_eq!(now, before);
+        }
+        assert!(steps.len() >= shown.len());
+        let grown = steps.len() - shown.len();
+        *shown = steps;
+        grown
+    };
+    let mut grown = 0;
+    for (epoch, runs) in story.iter().enumerate() {
+        let before = bound;
+        for run in runs {
+            bound = run.records.iter().map(Record::stamp).fold(bound, u64::max);
+            let (start, payload, events) = encode(&mut encoders[run.thread as usize], &run.records);
+            writer
+                .events(&EventBlock { thread: run.thread, events, start, payload: &payload })
+                .expect("events");
+        }
+        // The two clocks do not run evenly against each other.
+        ns += (bound - before) * [3, 7, 2][epoch % 3];
+        writer.reading(ClockPoint { stamp: bound, ns });
+        writer.end_epoch().expect("end_epoch");
+        if epoch % 4 == 3 {
+            writer.flush().expect("flush");
+            grown += usize::from(check(&mut shown) > 0);
+        }
+        if epoch % 10 == 9 {
+            writer.clock(ClockPoint { stamp: bound, ns }).expect("clock");
+        }
+    }
+    assert!(grown > 5, "the file grew {grown} times");
+    writer.finish(&End { how: EndedHow::Exit, ..End::default() }).expect("finish");
+    check(&mut shown);
 }
