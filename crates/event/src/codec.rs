@@ -156,6 +156,15 @@ impl Record {
         }
     }
 
+    /// The same at another time.
+    pub fn at(mut self, when: u64) -> Record {
+        match &mut self {
+            Record::Alloc { stamp, .. } | Record::Free { stamp, .. } => *stamp = when,
+            Record::Special { words, .. } => words[0] = when,
+        }
+        self
+    }
+
     /// Is it an alloc or a free (and so has a seqno)?
     pub fn is_event(&self) -> bool {
         !matches!(self, Record::Special { .. })
@@ -245,6 +254,27 @@ unsafe fn put(at: *mut u8, value: u64, len: u32) -> *mut u8 {
 }
 
 impl Encoder {
+    /// The bytes of a record, which are put into `room`. For those whose time
+    /// does not count as the agent's does.
+    pub fn record<'a>(&mut self, record: &Record, room: &'a mut [u8; MAX_RECORD]) -> &'a [u8] {
+        let at = room.as_mut_ptr();
+        // SAFETY: MAX_RECORD bytes at `at` can be written, and of the words no
+        // more than MAX_WORDS are.
+        let end = unsafe {
+            match *record {
+                Record::Alloc { stamp, ptr, size, usable, node, api, pair } => {
+                    self.alloc(at, stamp, ptr, size, node, api, usable, pair)
+                }
+                Record::Free { stamp, ptr, node, api } => self.free(at, stamp, ptr, node, api),
+                Record::Special { kind, len, ref words } => {
+                    self.special(at, kind, words.get(..len as usize).unwrap_or(words))
+                }
+            }
+        };
+        let len = (end as usize).wrapping_sub(at as usize);
+        room.get(..len).unwrap_or_default()
+    }
+
     /// Writes an alloc and returns the place behind it.
     ///
     /// # Safety
@@ -512,25 +542,12 @@ mod tests {
     use super::*;
 
     fn round_trip(records: &[Record]) {
-        let mut bytes = vec![0u8; (records.len() + 1) * MAX_RECORD];
+        let mut bytes = Vec::new();
         let mut encoder = Encoder::default();
-        let mut at = bytes.as_mut_ptr();
         for record in records {
-            // SAFETY: the vector holds MAX_RECORD bytes a record and one spare.
-            at = unsafe {
-                match *record {
-                    Record::Alloc { stamp, ptr, size, usable, node, api, pair } => {
-                        encoder.alloc(at, stamp, ptr, size, node, api, usable, pair)
-                    }
-                    Record::Free { stamp, ptr, node, api } => encoder.free(at, stamp, ptr, node, api),
-                    Record::Special { kind, len, ref words } => {
-                        encoder.special(at, kind, &words[..len as usize])
-                    }
-                }
-            };
+            bytes.extend_from_slice(encoder.record(record, &mut [0; MAX_RECORD]));
         }
-        let used = at as usize - bytes.as_ptr() as usize;
-        bytes.truncate(used);
+        let used = bytes.len();
         let mut decoder = Decoder::new(&bytes, State::default());
         for record in records {
             assert_eq!(decoder.next(), Ok(Some(*record)));

@@ -93,22 +93,10 @@ impl Worker {
 
 fn encode(encoder: &mut Encoder, records: &[Record]) -> (State, Vec<u8>, u32) {
     let start = encoder.state;
-    let mut bytes = vec![0u8; (records.len() + 1) * MAX_RECORD];
-    let mut at = bytes.as_mut_ptr();
+    let mut bytes = Vec::new();
     for record in records {
-        // SAFETY: the vector holds MAX_RECORD bytes a record and one spare.
-        at = unsafe {
-            match *record {
-                Record::Alloc { stamp, ptr, size, usable, node, api, pair } => {
-                    encoder.alloc(at, stamp, ptr, size, node, api, usable, pair)
-                }
-                Record::Free { stamp, ptr, node, api } => encoder.free(at, stamp, ptr, node, api),
-                Record::Special { kind, len, ref words } => encoder.special(at, kind, &words[..len as usize]),
-            }
-        };
+        bytes.extend_from_slice(encoder.record(record, &mut [0; MAX_RECORD]));
     }
-    let used = at as usize - bytes.as_ptr() as usize;
-    bytes.truncate(used);
     (start, bytes, records.iter().filter(|record| record.is_event()).count() as u32)
 }
 

@@ -391,21 +391,7 @@ mod tests {
         let start = encoder.state;
         let mut out = Vec::new();
         for record in records {
-            let mut buffer = [0u8; MAX_RECORD];
-            let at = buffer.as_mut_ptr();
-            // SAFETY: the buffer has room for any record.
-            let end = unsafe {
-                match *record {
-                    Record::Alloc { stamp, ptr, size, usable, node, api, pair } => {
-                        encoder.alloc(at, stamp, ptr, size, node, api, usable, pair)
-                    }
-                    Record::Free { stamp, ptr, node, api } => encoder.free(at, stamp, ptr, node, api),
-                    Record::Special { kind, len, words } => {
-                        encoder.special(at, kind, &words[..usize::from(len)])
-                    }
-                }
-            };
-            out.extend_from_slice(&buffer[..end as usize - at as usize]);
+            out.extend_from_slice(encoder.record(record, &mut [0; MAX_RECORD]));
         }
         (start, out)
     }

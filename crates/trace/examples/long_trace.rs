@@ -12,7 +12,7 @@
 use std::error::Error;
 
 use highwater_event::api::ApiKind;
-use highwater_event::codec::{Encoder, MAX_RECORD, State};
+use highwater_event::codec::{Encoder, MAX_RECORD, Record, State};
 use highwater_trace::model::{
     ClockPoint, End, EndedHow, EventBlock, Meta, NameDef, NameFrame, NodeDef, ThreadDef,
 };
@@ -72,13 +72,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// Appends what `put` writes behind the cursor that it is given.
-    fn push(&mut self, put: impl FnOnce(&mut Encoder, *mut u8) -> *mut u8) {
-        let mut room = [0u8; MAX_RECORD];
-        let start = room.as_mut_ptr();
-        let end = put(&mut self.encoder, start);
-        let len = (end as usize).saturating_sub(start as usize);
-        self.bytes.extend_from_slice(room.get(..len).unwrap_or_default());
+    fn push(&mut self, record: &Record) {
+        self.bytes.extend_from_slice(self.encoder.record(record, &mut [0; MAX_RECORD]));
         self.events += 1;
     }
 }
@@ -113,20 +108,14 @@ impl Heap {
 
     fn put_alloc(&mut self, block: Block, site: u32, api: ApiKind, pair: bool) {
         self.tick();
-        let stamp = self.stamp;
-        self.streams[self.thread].push(|encoder, at| {
-            // SAFETY: `at` has room for MAX_RECORD bytes.
-            unsafe { encoder.alloc(at, stamp, block.addr, block.size, FIRST_SITE + site, api, None, pair) }
-        });
+        let (stamp, ptr, size, node) = (self.stamp, block.addr, block.size, FIRST_SITE + site);
+        self.streams[self.thread].push(&Record::Alloc { stamp, ptr, size, usable: None, node, api, pair });
     }
 
     fn put_free(&mut self, thread: usize, block: Block, site: u32, api: ApiKind) {
         self.tick();
-        let stamp = self.stamp;
-        self.streams[thread].push(|encoder, at| {
-            // SAFETY: `at` has room for MAX_RECORD bytes.
-            unsafe { encoder.free(at, stamp, block.addr, FIRST_SITE + site, api) }
-        });
+        let (stamp, ptr, node) = (self.stamp, block.addr, FIRST_SITE + site);
+        self.streams[thread].push(&Record::Free { stamp, ptr, node, api });
         self.spare[block.class()].push(block.addr);
     }
 

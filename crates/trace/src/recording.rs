@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use highwater_event::api::ApiKind;
-use highwater_event::codec::{Encoder, MAX_RECORD, State};
+use highwater_event::codec::{Encoder, MAX_RECORD, Record, State};
 
 use crate::error::TraceError;
 use crate::model::{
@@ -56,24 +56,19 @@ struct Stream {
 
 impl Stream {
     fn push(&mut self, stamp: u64, event: &Event) {
-        let mut room = [0u8; MAX_RECORD];
-        let start = room.as_mut_ptr();
-        // SAFETY: MAX_RECORD bytes at `start` can be written.
-        let end = unsafe {
-            match event.op {
-                Op::Alloc { size, usable } => {
-                    let pair = event.pair.is_some() && event.api.is_realloc();
-                    let api = if event.api.is_free() { ApiKind::UserAlloc } else { event.api };
-                    self.encoder.alloc(start, stamp, event.addr, size, event.node, api, usable, pair)
-                }
-                Op::Free => {
-                    let api = if event.api.is_free() { event.api } else { ApiKind::UserFree };
-                    self.encoder.free(start, stamp, event.addr, event.node, api)
-                }
+        let Event { addr: ptr, node, api, .. } = *event;
+        let record = match event.op {
+            Op::Alloc { size, usable } => {
+                let pair = event.pair.is_some() && api.is_realloc();
+                let api = if api.is_free() { ApiKind::UserAlloc } else { api };
+                Record::Alloc { stamp, ptr, size, usable, node, api, pair }
+            }
+            Op::Free => {
+                let api = if api.is_free() { api } else { ApiKind::UserFree };
+                Record::Free { stamp, ptr, node, api }
             }
         };
-        let len = (end as usize).saturating_sub(start as usize);
-        self.bytes.extend_from_slice(room.get(..len).unwrap_or_default());
+        self.bytes.extend_from_slice(self.encoder.record(&record, &mut [0; MAX_RECORD]));
         self.events += 1;
     }
 }

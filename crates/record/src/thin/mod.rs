@@ -214,24 +214,8 @@ impl Out {
             stream.encoder.state = stream.start;
         }
         stream.events += u32::from(merged.record.is_event());
-        stream.bytes.reserve(MAX_RECORD);
-        let stamp = merged.stamp;
-        // SAFETY: room for MAX_RECORD bytes was reserved; the encoder returns the
-        // place behind the bytes that it wrote, which are within them.
-        unsafe {
-            let end = stream.bytes.as_mut_ptr().add(stream.bytes.len());
-            let after = match merged.record {
-                Record::Alloc { ptr, size, usable, node, api, pair, .. } => {
-                    stream.encoder.alloc(end, stamp, ptr, size, node, api, usable, pair)
-                }
-                Record::Free { ptr, node, api, .. } => stream.encoder.free(end, stamp, ptr, node, api),
-                Record::Special { kind, len, mut words } => {
-                    words[0] = stamp;
-                    stream.encoder.special(end, kind, words.get(..usize::from(len)).unwrap_or_default())
-                }
-            };
-            stream.bytes.set_len(after as usize - stream.bytes.as_ptr() as usize);
-        }
+        let record = merged.record.at(merged.stamp);
+        stream.bytes.extend_from_slice(stream.encoder.record(&record, &mut [0; MAX_RECORD]));
     }
 
     /// Hands the epoch over.

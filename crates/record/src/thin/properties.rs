@@ -1,7 +1,8 @@
 //! A thinned recording of random operations has the totals of the whole one.
 
 use highwater_event::api::ApiKind;
-use highwater_event::codec::{Encoder, MAX_RECORD, SpecialKind, State};
+use highwater_event::codec::{Encoder, MAX_RECORD, Record, SpecialKind, State};
+use highwater_event::node::NodeId;
 use highwater_event::sample::mix;
 use highwater_replay::{Options, Replay, SiteTotals, Totals};
 use highwater_trace::model::{ClockPoint, End, Meta};
@@ -17,16 +18,13 @@ struct Thread {
 
 impl Thread {
     /// Encodes one record behind the others.
-    fn put(&mut self, write: impl FnOnce(&mut Encoder, *mut u8) -> *mut u8) {
-        self.bytes.reserve(MAX_RECORD);
-        let length = self.bytes.len();
-        // SAFETY: MAX_RECORD bytes are reserved; the encoder writes no more and
-        // returns the place behind them.
-        unsafe {
-            let after = write(&mut self.encoder, self.bytes.as_mut_ptr().add(length));
-            self.bytes.set_len(after as usize - self.bytes.as_ptr() as usize);
-        }
+    fn put(&mut self, record: &Record) {
+        self.bytes.extend_from_slice(self.encoder.record(record, &mut [0; MAX_RECORD]));
     }
+}
+
+fn alloc(stamp: u64, ptr: u64, size: u64, node: NodeId, api: ApiKind) -> Record {
+    Record::Alloc { stamp, ptr, size, usable: None, node, api, pair: api == ApiKind::Realloc }
 }
 
 #[derive(Clone, Copy)]
@@ -65,40 +63,31 @@ fn operations(seed: u64, mut ring: impl FnMut(u32, State, &[u8]), mut end: impl 
                     let at = if next() % 2 == 0 { own } else { place };
                     let block = live.swap_remove(at);
                     free.push(block.addr);
-                    // SAFETY: see put.
-                    thread.put(|e, at| unsafe { e.free(at, stamp, block.addr, node, ApiKind::Free) });
+                    thread.put(&Record::Free { stamp, ptr: block.addr, node, api: ApiKind::Free });
                 }
                 9..=11 if !live.is_empty() => {
                     let old = live[place].addr;
-                    // SAFETY: see put.
-                    thread.put(|e, at| unsafe { e.free(at, stamp, old, 0, ApiKind::ReallocFree) });
+                    thread.put(&Record::Free { stamp, ptr: old, node: 0, api: ApiKind::ReallocFree });
                     stamp += 1;
                     if next() % 4 == 0 {
-                        // SAFETY: see put.
-                        thread.put(|e, at| unsafe { e.special(at, SpecialKind::ReallocUndo, &[stamp, old]) });
+                        let words = [stamp, old, 0, 0, 0, 0, 0, 0];
+                        thread.put(&Record::Special { kind: SpecialKind::ReallocUndo, len: 2, words });
                     } else {
                         let at = (next() % free.len() as u64) as usize;
                         let addr = if next() % 2 == 0 { old } else { std::mem::replace(&mut free[at], old) };
                         live[place] = Block { addr, thread: by };
-                        // SAFETY: see put.
-                        thread.put(|e, at| unsafe {
-                            e.alloc(at, stamp, addr, size, node, ApiKind::Realloc, None, true)
-                        });
+                        thread.put(&alloc(stamp, addr, size, node, ApiKind::Realloc));
                     }
                 }
                 12 => {
                     let nobody = 0x900_0000 + stamp * 8;
-                    // SAFETY: see put.
-                    thread.put(|e, at| unsafe { e.free(at, stamp, nobody, 0, ApiKind::Free) });
+                    thread.put(&Record::Free { stamp, ptr: nobody, node: 0, api: ApiKind::Free });
                 }
                 _ if !free.is_empty() => {
                     let at = (next() % free.len() as u64) as usize;
                     let addr = free.swap_remove(at);
                     live.push(Block { addr, thread: by });
-                    // SAFETY: see put.
-                    thread.put(|e, at| unsafe {
-                        e.alloc(at, stamp, addr, size, node, ApiKind::Malloc, None, false)
-                    });
+                    thread.put(&alloc(stamp, addr, size, node, ApiKind::Malloc));
                 }
                 _ => {}
             }
