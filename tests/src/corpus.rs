@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -48,12 +49,19 @@ impl Scenario {
     }
 }
 
-/// All scenarios; compiles what is not compiled yet.
+/// All scenarios. The files are compiled at the same time, once a test program:
+/// its tests ask for them all at once.
 ///
 /// # Panics
 /// A scenario of a leaky file has no line, or the other way round.
-pub fn scenarios() -> Vec<Scenario> {
-    FILES.into_iter().flat_map(|(file, leaks)| of_file(file, leaks)).collect()
+pub fn scenarios() -> &'static [Scenario] {
+    static ALL: OnceLock<Vec<Scenario>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        std::thread::scope(|scope| {
+            let files = FILES.map(|(file, leaks)| scope.spawn(move || of_file(file, leaks)));
+            files.into_iter().flat_map(|file| file.join().expect("a file of the corpus compiles")).collect()
+        })
+    })
 }
 
 fn of_file(file: &'static str, leaks: bool) -> Vec<Scenario> {

@@ -42,8 +42,10 @@ fn every_culprit_is_first_and_no_clean_program_is_suspected() {
     let scores: Mutex<BTreeMap<&str, Score>> = Mutex::new(BTreeMap::new());
     let wrong: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
+    // A recording has two busy processes, a view one.
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(scenario) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let recorded = [record(scenario, false), record(scenario, true)];
@@ -85,8 +87,8 @@ fn right(scenario: &Scenario, suspects: &[Value]) -> bool {
 }
 
 /// A scenario by name.
-fn scenario(name: &str) -> Scenario {
-    let found = scenarios().into_iter().find(|scenario| scenario.name == name);
+fn scenario(name: &str) -> &'static Scenario {
+    let found = scenarios().iter().find(|scenario| scenario.name == name);
     found.unwrap_or_else(|| panic!("no scenario {name}"))
 }
 
@@ -100,7 +102,7 @@ fn each_method_finds_the_planted_leak_at_its_line() {
         ("some_stay", "stale", &[]),
     ] {
         let scenario = scenario(name);
-        let recorded = record(&scenario, true);
+        let recorded = record(scenario, true);
         let options: Vec<&str> = ["--method", method].iter().chain(more).copied().collect();
         let found = suspects(&recorded, &options);
         assert_eq!(scenario.place(&found), Some(1), "{name} by {method}: {found:#?}");
@@ -112,7 +114,7 @@ fn each_method_finds_the_planted_leak_at_its_line() {
 #[test]
 fn blame_passes_through_wrappers_unless_told_otherwise() {
     let scenario = scenario("wrapper");
-    let recorded = record(&scenario, false);
+    let recorded = record(scenario, false);
     let learned = suspects(&recorded, &[]);
     assert_eq!(learned[0]["function"], "user_d");
     let plain = suspects(&recorded, &["--no-wrappers"]);
@@ -124,7 +126,7 @@ fn blame_passes_through_wrappers_unless_told_otherwise() {
 #[test]
 fn a_suspect_has_a_reason_a_curve_and_a_source_line() {
     let scenario = scenario("loop");
-    let recorded = record(&scenario, true);
+    let recorded = record(scenario, true);
     let view = || Highwater::command(["leaks"]).arg(&recorded.trace);
     let text = view().run().expect_code(0).stdout();
     assert!(text.starts_with("1 suspect: "), "{text}");
