@@ -77,12 +77,7 @@ impl Judged {
             let reachable = scanned && signs.found.lost_blocks() + signs.found.possible_blocks == 0;
             signs.exit_blocks > 0 && (all || !reachable)
         });
-        let kept = kept.map(|suspect| {
-            let mut judged = of(suspect, false);
-            judged.group.blocks = suspect.signs.exit_blocks;
-            judged.group.bytes = suspect.signs.exit_bytes;
-            judged
-        });
+        let kept = kept.map(|suspect| of(suspect, false));
         suspects.chain(kept).collect()
     }
 }

@@ -3,11 +3,11 @@
 
 use std::io::{self, Write};
 
-use highwater_query::leaks::growth::forecast;
+use highwater_query::leaks::growth::{forecast, words};
 use highwater_query::leaks::rank::signs::Growth;
 use highwater_query::leaks::rank::{Ranking, Suspect, Verdict};
 use highwater_query::stack::is_pseudo;
-use highwater_query::{Session, Stats, units};
+use highwater_query::{Session, Stats};
 
 use crate::human::{bytes, counted};
 use crate::json::Json;
@@ -15,8 +15,6 @@ use crate::look::Look;
 use crate::modes::{self, variance};
 use crate::{Palette, human, parts, spark};
 
-/// Seconds ahead that a growing site is shown at.
-const HOUR: f64 = 3600.0;
 /// Columns of a curve.
 const CURVE: usize = 32;
 
@@ -70,7 +68,9 @@ pub fn text<W: Write>(
         )?,
     }
     if let Some(heap) = ranking.heap.as_ref().filter(|heap| heap.grows) {
-        heap_line(out, heap, ranking.full_in)?;
+        for line in wrap(&heap_line(heap, ranking.full_in), look.width) {
+            writeln!(out, "{line}")?;
+        }
     }
     for suspect in suspects.iter().take(show.limit) {
         writeln!(out)?;
@@ -91,23 +91,15 @@ fn total(suspects: &[Suspect]) -> (u64, u64) {
     })
 }
 
-fn heap_line<W: Write>(out: &mut W, heap: &Growth, full: Option<forecast::Range>) -> io::Result<()> {
-    let slope = heap.bytes.slope;
-    write!(
-        out,
-        "the heap grows by {}/s ({} to {})",
-        units::size_text(slope.value),
-        units::size_text(slope.low),
-        units::size_text(slope.high)
-    )?;
-    match full {
-        Some(range) => writeln!(out, "; the limit is reached in {}", seconds(range.value)),
-        None => writeln!(out),
+fn heap_line(heap: &Growth, full: Option<forecast::Range>) -> String {
+    let mut text = format!("the heap grows by {}", words::rate(&heap.bytes));
+    if let Some(full) = full {
+        text += &format!("; the limit is reached in {}", words::time(full.value));
+        if full.value > forecast::REACH * heap.bytes.seconds {
+            text += &format!(" if it goes on as in the {} seen", words::time(heap.bytes.seconds));
+        }
     }
-}
-
-fn seconds(value: f64) -> String {
-    if value.is_finite() && value < 1e9 { units::time_text((value * 1e9) as u64) } else { "ages".to_string() }
+    text
 }
 
 /// A suspect.
@@ -136,15 +128,10 @@ fn one<W: Write>(
     for line in wrap(&suspect.reason, look.width.saturating_sub(5)) {
         writeln!(out, "     {line}")?;
     }
-    if let Some(growth) = suspect.signs.growth.as_ref().filter(|growth| growth.grows) {
-        let hour = forecast::held_after(suspect.group.bytes as f64, &growth.bytes.slope, HOUR);
-        writeln!(
-            out,
-            "     in an hour it holds {} ({} to {})",
-            units::size_text(hour.value),
-            units::size_text(hour.low),
-            units::size_text(hour.high)
-        )?;
+    if let Some(growth) = suspect.signs.growth.as_ref().filter(|growth| growth.grows)
+        && let Some(forecast) = forecast::ahead(suspect.group.bytes as f64, &growth.bytes)
+    {
+        writeln!(out, "     {}", words::ahead(&forecast))?;
     }
     let stack = &suspect.group.stack;
     let site = stack.frames.get(stack.site);
@@ -244,7 +231,7 @@ pub fn json<W: Write>(json: &mut Json<W>, ranking: &Ranking) -> io::Result<()> {
     if let Some(heap) = &ranking.heap {
         json.key("heap")?;
         json.begin_object()?;
-        json_growth(json, heap)?;
+        json_growth(json, heap, ranking.heap_bytes)?;
         if let Some(full) = ranking.full_in {
             json.field_f64("limit_in", full.value)?;
             json.field_f64("limit_in_at_least", full.low)?;
@@ -292,9 +279,7 @@ fn json_one<W: Write>(json: &mut Json<W>, suspect: &Suspect) -> io::Result<()> {
     if let Some(growth) = &signs.growth {
         json.key("growth")?;
         json.begin_object()?;
-        json_growth(json, growth)?;
-        let hour = forecast::held_after(suspect.group.bytes as f64, &growth.bytes.slope, HOUR);
-        json.field_f64("in_an_hour", hour.value)?;
+        json_growth(json, growth, suspect.group.bytes)?;
         json.end_object()?;
     }
     let found = &signs.found;
@@ -320,23 +305,32 @@ fn json_one<W: Write>(json: &mut Json<W>, suspect: &Suspect) -> io::Result<()> {
     json.end_object()
 }
 
-fn json_growth<W: Write>(json: &mut Json<W>, growth: &Growth) -> io::Result<()> {
+/// Fields of growth; `forecast` only where it goes on growing and was seen for long
+/// enough.
+fn json_growth<W: Write>(json: &mut Json<W>, growth: &Growth, now: u64) -> io::Result<()> {
     json.field_bool("grows", growth.grows)?;
     json.field_str("class", growth.class.name())?;
     json.field_f64("bytes_per_second", growth.bytes.slope.value)?;
     json.field_f64("at_least", growth.bytes.slope.low)?;
     json.field_f64("at_most", growth.bytes.slope.high)?;
     json.field_u64("rises", growth.bytes.rises.into())?;
-    json.field_u64("windows", growth.bytes.windows.into())
+    json.field_u64("windows", growth.bytes.windows.into())?;
+    json.field_f64("rise", growth.bytes.rise)?;
+    json.field_f64("seconds", growth.bytes.seconds)?;
+    if let Some(forecast) = forecast::ahead(now as f64, &growth.bytes).filter(|_| growth.grows) {
+        json.key("forecast")?;
+        json.begin_object()?;
+        json.field_f64("in", forecast.seconds)?;
+        json.field_f64("bytes", forecast.held.value)?;
+        json.field_f64("at_least", forecast.held.low)?;
+        json.field_f64("at_most", forecast.held.high)?;
+        json.end_object()?;
+        if forecast.seconds == 3600.0 {
+            json.field_f64("in_an_hour", forecast.held.value)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sentences_are_broken_at_blanks() {
-        assert_eq!(wrap("a bc def", 4), ["a bc", "def"]);
-        assert_eq!(wrap("unbreakable", 4), ["unbreakable"]);
-    }
-}
+mod tests;

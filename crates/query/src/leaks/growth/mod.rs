@@ -8,6 +8,7 @@
 //! | [`own`] | a verdict of our own on the level that is never given back |
 //! | [`robust`] | Theil-Sen's slope and Mann-Kendall's test |
 //! | [`forecast`] | what a site will hold, and when a limit is reached |
+//! | [`words`] | the same, and the rate, in words |
 //! | [`series`] | trends of another tool's slices |
 
 pub mod edkit;
@@ -16,6 +17,7 @@ pub mod forecast;
 pub mod own;
 pub mod robust;
 pub mod series;
+pub mod words;
 
 /// Which method says whether a site grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

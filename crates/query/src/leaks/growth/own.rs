@@ -44,6 +44,9 @@ pub struct Judged {
     pub slope: Slope,
     /// How much the kept level rose in the windows that count.
     pub rise: f64,
+    /// How long these windows are together: what is said of the time to come rests
+    /// on that many seconds.
+    pub seconds: f64,
     /// Mann-Kendall's z of the lower envelope.
     pub z: f64,
 }
@@ -98,6 +101,7 @@ pub fn judge(times: &[f64], lows: &[f64]) -> Option<Judged> {
         windows: WINDOWS as u32,
         slope: theil_sen(&envelope_times, &envelope).unwrap_or_default(),
         rise: total,
+        seconds: times[border(WINDOWS)] - times[0],
         z: mann_kendall(&envelope),
     })
 }

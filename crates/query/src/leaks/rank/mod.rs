@@ -202,6 +202,8 @@ pub struct Ranking {
     pub wrappers: Vec<String>,
     /// How the whole heap grows, if it does.
     pub heap: Option<signs::Growth>,
+    /// Bytes alive at the end.
+    pub heap_bytes: u64,
     /// When it reaches the limit, seconds from the end.
     pub full_in: Option<forecast::Range>,
     /// Suppressed bytes and blocks.
@@ -245,7 +247,11 @@ pub fn rank(
         };
         // Asked for one method, its list is what it found.
         if judged.folded && options.method == Method::All {
-            ranking.folded.push(suspect);
+            // What was given back in the end and did not grow is neither kept nor lost.
+            if site.exit_blocks > 0 {
+                let group = site.group(&suspect.signs, Method::Exit);
+                ranking.folded.push(Suspect { group, ..suspect });
+            }
         } else {
             ranking.suspects.push(suspect);
         }
@@ -260,8 +266,9 @@ pub fn rank(
         suspect.rank = at + 1;
     }
     ranking.heap = signs::heap_growth(evidence);
+    ranking.heap_bytes = evidence.replay.totals().live_bytes;
     ranking.full_in = options.limit.zip(ranking.heap.as_ref()).and_then(|(limit, heap)| {
-        forecast::reaches(limit as f64, evidence.replay.totals().live_bytes as f64, &heap.bytes.slope)
+        forecast::reaches(limit as f64, ranking.heap_bytes as f64, &heap.bytes.slope)
     });
     ranking.missing = missing(session, evidence, findings, options);
     ranking

@@ -2,13 +2,14 @@
 
 use super::signs::{Run, Signs};
 use super::verdict::{Judged, Verdict};
-use crate::leaks::growth::Class;
+use crate::leaks::growth::{Class, Trend, words};
 use crate::units;
 
 /// The sentence; parts are divided by semicolons.
 pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
     let mut parts: Vec<String> = Vec::new();
     let found = &signs.found;
+    let given_back = signs.given_back(run);
     match (found.definite_blocks, found.lost_blocks()) {
         (_, 0) => {}
         (0, lost) => parts.push(format!("only lost blocks point to {lost} of its blocks")),
@@ -29,12 +30,17 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
         && !matches!(judged.verdict, Verdict::StartUp)
     {
         // What was made after the instant at which it is judged may stay too.
-        let rate = rate(signs.blocks.max(signs.exit_blocks), signs.allocations);
-        parts.push(format!("{rate}, in {} of {} periods", survivors.with, survivors.of));
+        let blocks = signs.blocks.max(signs.exit_blocks);
+        let until = if given_back { " until the program ended" } else { "" };
+        let rate = rate(blocks, signs.allocations, given_back);
+        parts.push(match blocks {
+            1 => format!("{rate}{until}"),
+            _ => format!("{rate}{until}, in {} of {} periods", survivors.with, survivors.of),
+        });
     }
     if let Some(stale) = signs.stale {
         let usual = signs.usual_age.map_or(String::new(), |age| {
-            format!("; those that were freed lived {} at most", units::time_text(age))
+            format!("; 99 of 100 that were freed lived {} at most", units::time_text(age))
         });
         let age = units::time_text(stale.age);
         let blocks = if stale.blocks == 1 { "1 is".to_string() } else { format!("{} are", stale.blocks) };
@@ -42,11 +48,14 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
     }
     if let Some(growth) = signs.growth.as_ref().filter(|growth| growth.grows) {
         let how = if growth.class == Class::Exp { ", ever faster" } else { "" };
-        let slope = growth.bytes.slope;
         if signs.blocks <= 2 {
             parts.push("a block that is resized again and again".to_string());
         }
-        parts.push(format!("grows by {}/s{how}", units::size_text(slope.value)));
+        match run.trend {
+            Trend::Own => parts.push(format!("grows by {}{how}", words::rate(&growth.bytes))),
+            // They tell that it grows and not how fast.
+            other => parts.push(format!("grows, as {} has it{how}", other.name())),
+        }
     } else if let Some(growth) = signs.growth.as_ref()
         && judged.verdict == Verdict::Kept
     {
@@ -56,9 +65,15 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
             _ => {}
         }
     }
+    let possible = found.possible_blocks > 0 && found.possible_blocks >= signs.exit_blocks;
     match judged.verdict {
         Verdict::StartUp => parts.push("made in the first eighth of the run and kept".to_string()),
-        Verdict::Growth if run.scanned => parts.push("something still points to it".to_string()),
+        Verdict::Growth if run.scanned && possible => {
+            parts.push("only pointers into the middle of blocks lead to it".to_string());
+        }
+        Verdict::Growth if run.scanned && !given_back => {
+            parts.push("something still points to it".to_string())
+        }
         Verdict::Leak if parts.is_empty() && signs.frees > 0 => {
             parts.push("alive at exit, while others from the same place were freed".to_string());
         }
@@ -71,21 +86,31 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
     parts.join("; ")
 }
 
-/// How many of the blocks that a site made stay.
-fn rate(blocks: u64, made: u64) -> String {
+/// How many of the blocks that a site made stay, or stayed.
+fn rate(blocks: u64, made: u64, past: bool) -> String {
+    let (stays, stay) = if past { ("stayed", "stayed") } else { ("stays", "stay") };
     match (blocks, made) {
-        (blocks, made) if blocks >= made => "every block made there stays".to_string(),
-        (1, made) => format!("1 of {made} blocks made there stays"),
-        (blocks, made) => format!("{blocks} of {made} blocks made there stay"),
+        (1, 1) => format!("the one block made there {stays}"),
+        (blocks, made) if blocks >= made => format!("every block made there {stays}"),
+        (1, made) => format!("1 of {made} blocks made there {stays}"),
+        (blocks, made) => format!("{blocks} of {made} blocks made there {stay}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::rate;
+
     #[test]
     fn a_count_of_blocks_was_written_as_a_fraction() {
-        assert_eq!(super::rate(1, 1002), "1 of 1002 blocks made there stays");
-        assert_eq!(super::rate(2, 3), "2 of 3 blocks made there stay");
-        assert_eq!(super::rate(7, 7), "every block made there stays");
+        assert_eq!(rate(1, 1002, false), "1 of 1002 blocks made there stays");
+        assert_eq!(rate(2, 3, false), "2 of 3 blocks made there stay");
+        assert_eq!(rate(7, 7, false), "every block made there stays");
+    }
+
+    #[test]
+    fn one_block_was_called_every_block() {
+        assert_eq!(rate(1, 1, false), "the one block made there stays");
+        assert_eq!(rate(2, 3, true), "2 of 3 blocks made there stayed");
     }
 }

@@ -192,6 +192,11 @@ impl Signs {
         }
     }
 
+    /// Was most of it given back when the program tidied up for its end?
+    pub fn given_back(&self, run: &Run<'_>) -> bool {
+        self.exit_blocks < self.blocks.div_ceil(2) && run.evidence.tidied()
+    }
+
     /// Does it grow?
     pub fn grows(&self) -> bool {
         self.growth.as_ref().is_some_and(|growth| growth.grows)

@@ -73,7 +73,7 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
     }
     let of = |verdict, confidence, folded| (verdict, confidence, folded);
     // Given back in the end: only what works and lets go, and still grows, leaks.
-    let given_back = signs.exit_blocks < signs.blocks.div_ceil(2) && run.evidence.tidied();
+    let given_back = signs.given_back(run);
     let (verdict, confidence, folded) = if lost {
         if throughout { of(Verdict::Leak, 0.98, false) } else { of(Verdict::Leak, 0.9, false) }
     } else if signs.found.indirect_blocks > 0 && !growing {
