@@ -5,6 +5,7 @@
 
 mod extra;
 mod inputs;
+mod modes;
 mod page;
 mod process;
 pub mod query;
@@ -24,7 +25,7 @@ use serde_json::Value;
 
 use self::process::{Placing, Running};
 use self::result::{LoadResult, Recorded, Sample};
-use self::tools::Tool;
+use self::tools::{Own, Tool};
 use self::workloads::{Kind, Maker, Workload};
 use crate::suite::{self, Tally};
 
@@ -93,7 +94,7 @@ impl Options {
 
 /// What all measurements share.
 struct Bench {
-    highwater: PathBuf,
+    own: Own,
     dir: PathBuf,
     runs: usize,
     requests: u32,
@@ -119,8 +120,8 @@ pub fn bench(args: &[String]) -> anyhow::Result<bool> {
         tools::ALL.into_iter().filter(|tool| tool.is_here() && (options.slow || !tool.is_slow())).collect();
     let scale = if options.quick { 0.3 } else { 1.0 };
     let inputs = inputs::Inputs::new(&dir.join("inputs"), scale)?;
-    let bench =
-        Bench { highwater, dir: runs_dir, runs: options.runs, requests: inputs.scaled(50_000), tools };
+    let own = Own { highwater, forwarder: modes::forwarder(&root, &dir)? };
+    let bench = Bench { own, dir: runs_dir, runs: options.runs, requests: inputs.scaled(50_000), tools };
     let maker = Maker { root: &root, build: dir.clone(), inputs };
 
     let start = Instant::now();
@@ -132,21 +133,30 @@ pub fn bench(args: &[String]) -> anyhow::Result<bool> {
             Some(load) => {
                 eprint!("xtask: {name} …");
                 let began = Instant::now();
-                loads.push(bench.measure(&load)?);
+                loads.push(bench.measure(&load, &bench.tools)?);
                 eprintln!(" {:.0} s", began.elapsed().as_secs_f64());
             }
             None => missing.push(name),
+        }
+    }
+    let mut less = Vec::new();
+    for name in modes::LOADS.into_iter().filter(|name| options.wants(&modes::name(name))) {
+        if let Some(load) = maker.make(name)? {
+            eprint!("xtask: {} …", modes::name(name));
+            let began = Instant::now();
+            less.push(bench.measure(&Workload { analysed: false, ..load }, &modes::TOOLS)?);
+            eprintln!(" {:.0} s", began.elapsed().as_secs_f64());
         }
     }
     let mut instructions = Vec::new();
     if options.wants("instructions") && workloads::find("valgrind").is_some() {
         let micro = maker.compile("micro.c")?;
         for depth in [5, 40] {
-            instructions.push(extra::instructions(&micro, &bench.highwater, &bench.dir, depth)?);
+            instructions.push(extra::instructions(&micro, &bench.own, &bench.dir, depth)?);
         }
     }
     let start_up = if options.wants("start-up") {
-        Some(extra::start_up(&bench.highwater, &bench.dir, if options.quick { 5 } else { 41 })?)
+        Some(extra::start_up(&bench.own.highwater, &bench.dir, if options.quick { 5 } else { 41 })?)
     } else {
         None
     };
@@ -156,6 +166,7 @@ pub fn bench(args: &[String]) -> anyhow::Result<bool> {
         runs: options.runs,
         tools: bench.tools.clone(),
         loads,
+        less,
         missing,
         instructions,
         start_up,
@@ -194,7 +205,7 @@ fn target_dir(root: &Path) -> anyhow::Result<PathBuf> {
 
 impl Bench {
     /// All rounds of a load: every tool once a round, beginning with another one each time.
-    fn measure(&self, load: &Workload) -> anyhow::Result<LoadResult> {
+    fn measure(&self, load: &Workload, tools: &[Tool]) -> anyhow::Result<LoadResult> {
         let mut result = LoadResult {
             name: load.name,
             what: load.what,
@@ -206,7 +217,7 @@ impl Bench {
             inner_events: 0,
             analysis: Vec::new(),
         };
-        let mut tools: Vec<Tool> = self.tools.iter().copied().filter(|tool| tool.takes(load)).collect();
+        let mut tools: Vec<Tool> = tools.iter().copied().filter(|tool| tool.takes(load)).collect();
         for round in 0..self.runs {
             for &tool in &tools {
                 let dir = self.dir.join(format!("{}-{}", load.name, tool.name().replace(' ', "")));
@@ -242,7 +253,7 @@ impl Bench {
         dir: &Path,
         result: &mut LoadResult,
     ) -> anyhow::Result<Option<Sample>> {
-        let mut command = tool.command(load, &self.highwater, dir);
+        let mut command = tool.command(load, &self.own, dir);
         let output = dir.join("stdout");
         let stdin = match &load.stdin {
             Some(file) => Stdio::from(fs::File::open(file)?),
@@ -287,7 +298,7 @@ impl Bench {
     }
 
     fn stats(&self, dir: &Path, words: &[&str]) -> anyhow::Result<Value> {
-        let output = Command::new(&self.highwater)
+        let output = Command::new(&self.own.highwater)
             .args(words)
             .arg(dir.join("trace.hwt"))
             .stdin(Stdio::null())
@@ -322,7 +333,7 @@ impl Bench {
             }
             fs::remove_dir_all(&dir).ok();
         }
-        let steps = extra::analyse(&self.highwater, &together, self.runs.min(3));
+        let steps = extra::analyse(&self.own.highwater, &together, self.runs.min(3));
         fs::remove_dir_all(&together).ok();
         steps
     }

@@ -370,7 +370,8 @@ pub fn alloc_around(caller: Caller, size: u64, api: ApiKind, real: impl FnOnce()
     match access(caller) {
         Access::Free(thread) => {
             if thread.options & OPT_SELECT != 0 {
-                return select::alloc_around(thread, caller, size, api, real);
+                // SAFETY: this thread's own state.
+                return unsafe { select::alloc_around(thread, caller, size, api, real) };
             }
             thread.begin(caller);
             let ptr = real();
@@ -396,7 +397,8 @@ pub fn free_around(caller: Caller, ptr: u64, api: ApiKind, real: impl FnOnce()) 
     match access(caller) {
         Access::Free(thread) => {
             if thread.options & OPT_SELECT != 0 {
-                return select::free_around(thread, caller, ptr, api, real);
+                // SAFETY: this thread's own state.
+                return unsafe { select::free_around(thread, caller, ptr, api, real) };
             }
             thread.begin(caller);
             thread.free(caller, ptr, api);
@@ -406,7 +408,8 @@ pub fn free_around(caller: Caller, ptr: u64, api: ApiKind, real: impl FnOnce()) 
             thread.end();
         }
         Access::Nested(thread) if thread.options & OPT_SELECT != 0 => {
-            select::nested_free_around(thread, ptr, api, real);
+            // SAFETY: this thread's own state.
+            unsafe { select::nested_free_around(thread, ptr, api, real) };
         }
         Access::Nested(thread) => {
             let outer = thread.deleting;

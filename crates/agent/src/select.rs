@@ -12,7 +12,9 @@
 //!
 //! Functions that call malloc or free inside (operator new, posix_memalign, …)
 //! are counted once: [`Thread::pass`] tells the inner hook that the outer one
-//! has the block, [`Thread::deleting`] names the block of an outer free.
+//! has the block, [`Thread::deleting`] names the block of an outer free. A block
+//! that is smaller than what the outer hook was asked for is another one: where
+//! operator new fails, it makes an exception object on its way out.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::*;
@@ -24,6 +26,9 @@ use highwater_event::layout::*;
 use crate::record::{Access, Caller, access, usable};
 use crate::start;
 use crate::thread::{self, Thread};
+
+/// [`Thread::pass`] of a thread in which no hook waits for a block.
+pub const NO_PASS: u64 = u64::MAX;
 
 /// Adds to a counter that only this thread writes.
 #[inline(always)]
@@ -178,7 +183,7 @@ struct Recorded {
 /// A block came into being.
 #[inline(always)]
 pub fn alloc(thread: &mut Thread, caller: Caller, ptr: u64, size: u64, api: ApiKind) {
-    if thread.pass {
+    if size >= thread.pass {
         return inner_alloc(thread, ptr, api);
     }
     if thread.options & OPT_COUNT != 0 {
@@ -192,7 +197,7 @@ pub fn alloc(thread: &mut Thread, caller: Caller, ptr: u64, size: u64, api: ApiK
 /// The block of an outer hook, which counts it.
 #[inline(never)]
 fn inner_alloc(thread: &mut Thread, ptr: u64, api: ApiKind) {
-    thread.pass = false;
+    thread.pass = NO_PASS;
     if thread.options & OPT_COUNT != 0 {
         thread.add_live(usable_of(ptr, api).unwrap_or(0));
     }
@@ -202,7 +207,7 @@ fn inner_alloc(thread: &mut Thread, ptr: u64, api: ApiKind) {
 #[cold]
 #[inline(never)]
 pub fn nested_alloc(thread: &mut Thread, ptr: u64, size: u64, api: ApiKind) {
-    if thread.pass {
+    if size >= thread.pass {
         return inner_alloc(thread, ptr, api);
     }
     if thread.options & OPT_COUNT != 0 {
@@ -214,28 +219,51 @@ pub fn nested_alloc(thread: &mut Thread, ptr: u64, size: u64, api: ApiKind) {
 }
 
 /// An allocation whose real function may come back through a hook.
+///
+/// # Safety
+/// `thread` is the calling thread's own state. It is a plain pointer since the
+/// hooks below `real` read and write the same state: a reference that lives
+/// through the call would let the compiler forget what is stored in front of it.
 #[inline(always)]
-pub fn alloc_around(
-    thread: &mut Thread,
+pub unsafe fn alloc_around(
+    thread: *mut Thread,
     caller: Caller,
     size: u64,
     api: ApiKind,
     real: impl FnOnce() -> u64,
 ) -> u64 {
-    let light = core::mem::replace(&mut thread.light, false);
-    thread.pass = true;
-    let ptr = real();
-    thread.light = light;
-    let unseen = core::mem::replace(&mut thread.pass, false);
-    if ptr != 0 {
-        if unseen && thread.options & OPT_COUNT != 0 {
-            thread.add_live(usable_of(ptr, api).unwrap_or(0));
+    // SAFETY: the caller's promise; each reference ends with its statement.
+    unsafe {
+        if size >= (*thread).pass {
+            // Below another hook (aligned operator new calls aligned_alloc), whose block it is.
+            let ptr = real();
+            if ptr != 0 && size >= (*thread).pass {
+                inner_alloc(&mut *thread, ptr, api);
+            }
+            return ptr;
         }
-        if thread.chooses(ptr, size, api) {
-            thread.record_alloc(caller, ptr, size, api);
+        let light = core::mem::replace(&mut (*thread).light, false);
+        // A handler of operator new's may allocate while another call waits for its block.
+        let outer = core::mem::replace(&mut (*thread).pass, size);
+        let ptr = real();
+        (*thread).light = light;
+        let unseen = core::mem::replace(&mut (*thread).pass, outer) != NO_PASS;
+        if ptr != 0 {
+            made_around(&mut *thread, caller, ptr, size, api, unseen);
         }
+        ptr
     }
-    ptr
+}
+
+/// The block of [`alloc_around`]; `unseen`: no hook below has seen it.
+#[inline(always)]
+fn made_around(thread: &mut Thread, caller: Caller, ptr: u64, size: u64, api: ApiKind, unseen: bool) {
+    if unseen && thread.options & OPT_COUNT != 0 {
+        thread.add_live(usable_of(ptr, api).unwrap_or(0));
+    }
+    if thread.chooses(ptr, size, api) {
+        thread.record_alloc(caller, ptr, size, api);
+    }
 }
 
 /// A block is about to go.
@@ -276,30 +304,45 @@ pub fn nested_free(thread: &mut Thread, ptr: u64, api: ApiKind) {
 }
 
 /// A release whose real function may come back through a hook.
+///
+/// # Safety
+/// As [`alloc_around`].
 #[inline(always)]
-pub fn free_around(thread: &mut Thread, caller: Caller, ptr: u64, api: ApiKind, real: impl FnOnce()) {
-    free(thread, caller, ptr, api);
-    delete(thread, ptr, api, real);
+pub unsafe fn free_around(thread: *mut Thread, caller: Caller, ptr: u64, api: ApiKind, real: impl FnOnce()) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        free(&mut *thread, caller, ptr, api);
+        delete(thread, ptr, api, real);
+    }
 }
 
 /// The same while a hook is at work below us on this stack.
+///
+/// # Safety
+/// As [`alloc_around`].
 #[cold]
-pub fn nested_free_around(thread: &mut Thread, ptr: u64, api: ApiKind, real: impl FnOnce()) {
-    nested_free(thread, ptr, api);
-    delete(thread, ptr, api, real);
+pub unsafe fn nested_free_around(thread: *mut Thread, ptr: u64, api: ApiKind, real: impl FnOnce()) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        nested_free(&mut *thread, ptr, api);
+        delete(thread, ptr, api, real);
+    }
 }
 
 #[inline(always)]
-fn delete(thread: &mut Thread, ptr: u64, api: ApiKind, real: impl FnOnce()) {
-    let outer = core::mem::replace(&mut thread.deleting, ptr);
-    let light = core::mem::replace(&mut thread.light, false);
+unsafe fn delete(thread: *mut Thread, ptr: u64, api: ApiKind, real: impl FnOnce()) {
     // What malloc did not make itself has its bytes counted where it reaches free.
     let counted = matches!(api.family(), Family::C);
-    let counts = core::mem::replace(&mut thread.inner_counts, !counted);
-    real();
-    thread.light = light;
-    thread.deleting = outer;
-    thread.inner_counts = counts;
+    // SAFETY: the caller's promise; no reference is held while the real function runs.
+    unsafe {
+        let outer = core::mem::replace(&mut (*thread).deleting, ptr);
+        let light = core::mem::replace(&mut (*thread).light, false);
+        let counts = core::mem::replace(&mut (*thread).inner_counts, !counted);
+        real();
+        (*thread).light = light;
+        (*thread).deleting = outer;
+        (*thread).inner_counts = counts;
+    }
 }
 
 /// A realloc, around the real call. Each half is recorded or not for itself; the

@@ -12,6 +12,7 @@ use highwater_event::codec::{Encoder, MAX_RECORD, SpecialKind, State};
 use highwater_event::layout::*;
 use highwater_event::sample::{Sampler, mix};
 
+use crate::select::NO_PASS;
 use crate::set::Set;
 use crate::start::{self, Shared};
 use crate::unwind::cache::{Cache, Edges, Scratch, Tally};
@@ -75,10 +76,11 @@ pub struct Thread {
     /// A sample is all that is asked for, and no hook is at work around another
     /// one (see [`crate::hooks::light`]).
     pub light: bool,
-    /// The next block that a hook sees is an outer hook's (see [`crate::select`]).
-    pub pass: bool,
     /// A free inside a free has its bytes to count.
     pub inner_counts: bool,
+    /// The next block of at least so many bytes that a hook sees is an outer
+    /// hook's (see [`crate::select`]); [`NO_PASS`] where none waits.
+    pub pass: u64,
     /// Smaller blocks are only counted, bytes.
     pub min_size: u64,
     /// Which blocks a sample keeps.
@@ -227,7 +229,7 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         (*thread).dropped = 0;
         (*thread).options = shared.header().options;
         (*thread).light = shared.header().options & OPT_SELECT == OPT_SAMPLE;
-        (*thread).pass = false;
+        (*thread).pass = NO_PASS;
         (*thread).inner_counts = false;
         (*thread).min_size = shared.header().min_size;
         (*thread).sampler = Sampler::new(shared.header().sample, mix(now ^ u64::from(tid) << 40));
@@ -456,7 +458,7 @@ impl Thread {
         }
         self.limit = core::ptr::null_mut();
         self.deleting = 0;
-        self.pass = false;
+        self.pass = NO_PASS;
         self.light = self.options & OPT_SELECT == OPT_SAMPLE;
         self.cache().clear();
         self.memo().clear();

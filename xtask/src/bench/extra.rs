@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::process::{Placing, Running};
 use super::result::{Analysis, median};
-use super::tools::Tool;
+use super::tools::{Own, Tool};
 use super::workloads::find;
 
 /// Instructions an event of the micro under callgrind.
@@ -22,6 +22,21 @@ pub struct Instructions {
     pub highwater: f64,
     /// The same with `--no-free-stacks`.
     pub no_free_stacks: f64,
+    /// The same with `--sample 512KiB`.
+    pub sample: f64,
+    /// By `highwater count -- valgrind …`.
+    pub count: f64,
+    /// With the library that does nothing.
+    pub forwarder: f64,
+}
+
+/// How a program is put under callgrind.
+#[derive(Clone, Copy)]
+enum Under<'a> {
+    Nothing,
+    Run(&'a [&'a str]),
+    Count,
+    Forwarder,
 }
 
 /// Counts the instructions of `micro` at two lengths: the difference over the
@@ -29,43 +44,53 @@ pub struct Instructions {
 ///
 /// Callgrind does not replace malloc, so the agent stands in the program as it
 /// does without it.
-pub fn instructions(micro: &Path, highwater: &Path, dir: &Path, depth: u32) -> anyhow::Result<Instructions> {
-    let count = |prefix: Option<&[&str]>, pairs: u32| -> anyhow::Result<f64> {
+pub fn instructions(micro: &Path, own: &Own, dir: &Path, depth: u32) -> anyhow::Result<Instructions> {
+    let count = |under: Under, pairs: u32| -> anyhow::Result<f64> {
         let mut argv: Vec<std::ffi::OsString> = Vec::new();
-        if let Some(options) = prefix {
-            argv.push(highwater.into());
-            argv.extend(["run", "-q", "--force", "-o"].map(Into::into));
-            argv.push(dir.join("callgrind.hwt").into());
-            argv.extend(options.iter().map(Into::into));
-            argv.push("--".into());
+        match under {
+            Under::Nothing | Under::Forwarder => {}
+            Under::Count => {
+                argv.push(own.highwater.clone().into());
+                argv.extend(["count", "-q", "--"].map(Into::into));
+            }
+            Under::Run(options) => {
+                argv.push(own.highwater.clone().into());
+                argv.extend(["run", "-q", "--force", "-o"].map(Into::into));
+                argv.push(dir.join("callgrind.hwt").into());
+                argv.extend(options.iter().map(Into::into));
+                argv.push("--".into());
+            }
         }
         argv.extend(["valgrind".into(), "--tool=callgrind".into()]);
         argv.push(format!("--callgrind-out-file={}", dir.join("callgrind.out").display()).into());
         argv.push(micro.into());
         argv.extend([depth.to_string().into(), pairs.to_string().into(), "1".into()]);
         let (program, rest) = argv.split_first().context("nothing to run")?;
-        let output = Command::new(program)
-            .args(rest)
-            .current_dir(dir)
-            .stdin(Stdio::null())
-            .output()
-            .context("no valgrind")?;
+        let mut command = Command::new(program);
+        command.args(rest).current_dir(dir).stdin(Stdio::null());
+        if matches!(under, Under::Forwarder) {
+            command.env("LD_PRELOAD", &own.forwarder);
+        }
+        let output = command.output().context("no valgrind")?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         let line = text.lines().find_map(|line| line.split_once("Collected :"));
         line.and_then(|(_, number)| number.trim().parse().ok())
             .with_context(|| format!("callgrind said: {text}"))
     };
     let (short, long) = (20_000_u32, 60_000_u32);
-    let each = |prefix: Option<&[&str]>| -> anyhow::Result<f64> {
+    let each = |under: Under| -> anyhow::Result<f64> {
         // `micro` warms up with a twentieth of its pairs.
         let events = f64::from(long - short) * 2.0 * 1.05;
-        Ok((count(prefix, long)? - count(prefix, short)?) / events)
+        Ok((count(under, long)? - count(under, short)?) / events)
     };
     Ok(Instructions {
         depth,
-        native: each(None)?,
-        highwater: each(Some(&[]))?,
-        no_free_stacks: each(Some(&["--no-free-stacks"]))?,
+        native: each(Under::Nothing)?,
+        highwater: each(Under::Run(&[]))?,
+        no_free_stacks: each(Under::Run(&["--no-free-stacks"]))?,
+        sample: each(Under::Run(&["--sample", "512KiB"]))?,
+        count: each(Under::Count)?,
+        forwarder: each(Under::Forwarder)?,
     })
 }
 

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::extra::{Instructions, StartUp};
+use super::modes;
 use super::result::{self, LoadResult, mean_over};
 use super::tools::Tool;
 use super::workloads::Kind;
@@ -21,6 +22,8 @@ pub struct Report {
     pub tools: Vec<Tool>,
     /// Results.
     pub loads: Vec<LoadResult>,
+    /// Results of recording less ([`modes`]).
+    pub less: Vec<LoadResult>,
     /// Loads whose programs are not installed.
     pub missing: Vec<&'static str>,
     /// Instruction counts.
@@ -72,11 +75,13 @@ pub fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
-fn figure(value: Option<f64>, decimals: usize) -> String {
+/// A figure with so many decimals, or a dash.
+pub fn figure(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".to_string(), |value| format!("{value:.decimals$}"))
 }
 
-fn row(cells: &[&str]) -> Vec<String> {
+/// A row of a table.
+pub fn row(cells: &[&str]) -> Vec<String> {
     cells.iter().map(ToString::to_string).collect()
 }
 
@@ -196,6 +201,22 @@ fn targets(report: &Report) -> Vec<Target> {
         let note = seen.map_or_else(String::new, |(_, name)| name.to_string());
         list.push(Target { what, limit, unit, seen: seen.map(|(value, _)| value), note });
     }
+    let micro = report.less.iter().find(|load| load.name == "micro-5");
+    let sampling = modes::sampling(&report.less);
+    list.push(Target {
+        what: "`count`, micro at depth 5: CPU over a do-nothing forwarder",
+        limit: 5.0,
+        unit: "ns/event",
+        seen: micro.and_then(modes::counting),
+        note: String::new(),
+    });
+    list.push(Target {
+        what: "`--sample 512KiB`: geometric mean of CPU to native",
+        limit: 1.02,
+        unit: "x",
+        seen: sampling.map(|(mean, _)| mean),
+        note: sampling.map_or_else(String::new, |(_, worst)| format!("the worst is {worst}")),
+    });
     list.push(Target {
         what: "start-up of `highwater run -- true` over native",
         limit: 15.0,
@@ -413,10 +434,6 @@ pub fn page(report: &Report) -> String {
     }
     if report.loads.iter().any(|load| load.kind != Kind::Own) || report.start_up.is_some() {
         let _ = writeln!(text, "## Targets\n\n{}", targets_table(report));
-        text.push_str(
-            "Not there yet, so not measured: `count` (at most 5 ns an event over a do-nothing forwarder) and \
-             `--sample 512KiB` (within 2 % of native).\n\n",
-        );
     }
     if report.loads.iter().any(|load| load.kind != Kind::Own) {
         let _ = writeln!(text, "## Wall to native\n\n{}", ratios(report, LoadResult::wall));
@@ -427,6 +444,9 @@ pub fn page(report: &Report) -> String {
              sqlite3 and git; jemalloc's profiler samples every 512 KiB and brings another allocator: neither records \
              events.\n\n",
         );
+    }
+    if !report.less.is_empty() {
+        text.push_str(&modes::section(&report.less));
     }
     let _ = writeln!(text, "## highwater, event by event\n\n{}", details_table(report));
     text.push_str(
@@ -443,16 +463,26 @@ pub fn page(report: &Report) -> String {
         );
     }
     if !report.instructions.is_empty() {
-        let mut rows = vec![row(&["micro", "native", "highwater", "added", "--no-free-stacks", "added"])];
+        let mut rows = vec![row(&[
+            "micro",
+            "native",
+            "highwater",
+            "added",
+            "--no-free-stacks",
+            "added",
+            "forwarder",
+            "added",
+            "count",
+            "added",
+            "--sample 512KiB",
+            "added",
+        ])];
         for count in &report.instructions {
-            rows.push(vec![
-                format!("{} frames", count.depth),
-                figure(Some(count.native), 0),
-                figure(Some(count.highwater), 0),
-                figure(Some(count.highwater - count.native), 0),
-                figure(Some(count.no_free_stacks), 0),
-                figure(Some(count.no_free_stacks - count.native), 0),
-            ]);
+            let mut cells = vec![format!("{} frames", count.depth), figure(Some(count.native), 0)];
+            for of in [count.highwater, count.no_free_stacks, count.forwarder, count.count, count.sample] {
+                cells.extend([figure(Some(of), 0), figure(Some(of - count.native), 0)]);
+            }
+            rows.push(cells);
         }
         let _ = writeln!(
             text,
@@ -522,8 +552,10 @@ pub fn json(report: &Report) -> Value {
         "load_average": [report.load_average.0, report.load_average.1],
         "runs": report.runs,
         "loads": result::json(&report.loads),
+        "less": result::json(&report.less),
         "instructions": report.instructions.iter().map(|count| json!({"depth": count.depth, "native": count.native,
-            "highwater": count.highwater, "no_free_stacks": count.no_free_stacks})).collect::<Vec<_>>(),
+            "highwater": count.highwater, "no_free_stacks": count.no_free_stacks, "forwarder": count.forwarder,
+            "count": count.count, "sample": count.sample})).collect::<Vec<_>>(),
         "start_up": report.start_up.map(|up| json!({"native": up.native, "highwater": up.highwater,
             "cpu": up.highwater_cpu, "pairs": up.pairs})),
         "targets": targets(report).iter().map(|target| json!({"what": target.what, "limit": target.limit,
@@ -548,6 +580,7 @@ mod tests {
             runs: 5,
             tools: vec![Tool::Native, Tool::Highwater],
             loads: vec![],
+            less: vec![],
             missing: vec!["node"],
             instructions: vec![],
             start_up: Some(StartUp { native: 0.001, highwater: 0.021, highwater_cpu: 0.01, pairs: 3 }),

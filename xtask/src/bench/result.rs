@@ -95,9 +95,29 @@ impl LoadResult {
 
     /// The median over the rounds of a figure made from a run and the native run of the same round.
     pub fn paired(&self, tool: Tool, figure: impl Fn(&Sample, &Sample) -> Option<f64>) -> Option<f64> {
-        let native = self.rounds.get(&Tool::Native)?;
-        let pairs = native.iter().zip(self.rounds.get(&tool)?);
-        median(pairs.filter_map(|(native, other)| figure(native.as_ref()?, other.as_ref()?)).collect())
+        self.against(Tool::Native, tool, figure)
+    }
+
+    /// The same with the runs of another tool in place of the native ones.
+    fn against(
+        &self,
+        base: Tool,
+        tool: Tool,
+        figure: impl Fn(&Sample, &Sample) -> Option<f64>,
+    ) -> Option<f64> {
+        let pairs = self.rounds.get(&base)?.iter().zip(self.rounds.get(&tool)?);
+        median(pairs.filter_map(|(base, other)| figure(base.as_ref()?, other.as_ref()?)).collect())
+    }
+
+    /// CPU over that of another tool, ns an event: in the measured loop where there
+    /// is one, else of everything.
+    pub fn over(&self, base: Tool, tool: Tool) -> Option<f64> {
+        if self.inner_events > 0 {
+            let events = self.inner_events as f64;
+            return self.against(base, tool, |base, run| Some((run.inner? - base.inner?) / events * 1e9));
+        }
+        let events = self.events()?;
+        self.against(base, tool, |base, run| Some((run.took.cpu - base.took.cpu) / events * 1e9))
     }
 
     /// Wall to native.
@@ -257,6 +277,15 @@ mod tests {
         assert_eq!(load.recorder(Tool::Highwater), Some(0.25));
         assert_eq!(load.bytes_an_event(Tool::Highwater), Some(2.0));
         assert_eq!((load.failures(Tool::Highwater), load.failures(Tool::Dhat)), (1, 0));
+        // Over another tool: the loop's CPU where there is one, else everybody's.
+        load.rounds.insert(Tool::Count, vec![sample(4.0, None), sample(4.0, None), None]);
+        assert_eq!(load.over(Tool::Highwater, Tool::Count), Some(1.5));
+        let inner = |cpu| Some(Sample { inner: Some(cpu), ..sample(9.0, None).unwrap() });
+        let mut looped = load.clone();
+        looped.inner_events = 1_000_000_000;
+        looped.rounds.insert(Tool::Forwarder, vec![inner(1.0)]);
+        looped.rounds.insert(Tool::Count, vec![inner(4.0)]);
+        assert_eq!(looped.over(Tool::Forwarder, Tool::Count), Some(3.0));
         let (mean, over) = mean_over(&[load], |load| load.cpu(Tool::Highwater));
         assert!((mean.unwrap() - 1.75).abs() < 1e-9 && over == 1);
     }

@@ -6,6 +6,14 @@ use std::process::{Command, Stdio};
 
 use super::workloads::{Workload, find};
 
+/// What of our own is put around programs.
+pub struct Own {
+    /// The command.
+    pub highwater: PathBuf,
+    /// `benches/forward.c`, compiled.
+    pub forwarder: PathBuf,
+}
+
 /// A way to run a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
@@ -15,6 +23,16 @@ pub enum Tool {
     Highwater,
     /// `highwater run --no-free-stacks`.
     NoFreeStacks,
+    /// A preloaded library that only calls the real functions ([`super::modes`]).
+    Forwarder,
+    /// `highwater count`.
+    Count,
+    /// `highwater run --sample 512KiB`.
+    Sample,
+    /// `highwater run --min-size 64`.
+    MinSize,
+    /// `highwater run --live-only`.
+    LiveOnly,
     /// `heaptrack`: interpreted while the program runs.
     Heaptrack,
     /// `heaptrack --raw`.
@@ -35,7 +53,7 @@ pub enum Tool {
     Memcheck,
 }
 
-/// Every tool, ours first.
+/// Everything that records all or competes with it, ours first.
 pub const ALL: [Tool; 12] = [
     Tool::Native,
     Tool::Highwater,
@@ -62,6 +80,11 @@ impl Tool {
             Self::Native => "native",
             Self::Highwater => "highwater",
             Self::NoFreeStacks => "--no-free-stacks",
+            Self::Forwarder => "forwarder",
+            Self::Count => "count",
+            Self::Sample => "--sample 512KiB",
+            Self::MinSize => "--min-size 64",
+            Self::LiveOnly => "--live-only",
             Self::Heaptrack => "heaptrack",
             Self::HeaptrackRaw => "heaptrack -r",
             Self::Lsan => "LeakSanitizer",
@@ -79,15 +102,34 @@ impl Tool {
         matches!(self, Self::Tcmalloc | Self::Massif | Self::Dhat | Self::Memcheck)
     }
 
-    /// One of ours?
+    /// Our options beside `run`, where it writes a trace of ours.
+    fn options(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Highwater => Some(&[]),
+            Self::NoFreeStacks => Some(&["--no-free-stacks"]),
+            Self::Sample => Some(&["--sample", "512KiB"]),
+            Self::MinSize => Some(&["--min-size", "64"]),
+            Self::LiveOnly => Some(&["--live-only"]),
+            _ => None,
+        }
+    }
+
+    /// Does it write a trace of ours?
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::Highwater | Self::NoFreeStacks)
+        self.options().is_some()
     }
 
     /// Is it installed?
     pub fn is_here(self) -> bool {
         match self {
-            Self::Native | Self::Highwater | Self::NoFreeStacks => true,
+            Self::Native
+            | Self::Highwater
+            | Self::NoFreeStacks
+            | Self::Forwarder
+            | Self::Count
+            | Self::Sample
+            | Self::MinSize
+            | Self::LiveOnly => true,
             Self::Heaptrack | Self::HeaptrackRaw => find("heaptrack").is_some(),
             Self::Massif | Self::Dhat | Self::Memcheck => find("valgrind").is_some(),
             Self::Lsan => Path::new(LSAN).exists(),
@@ -118,7 +160,7 @@ impl Tool {
     /// What it writes, in a folder of the run.
     pub fn output(self, dir: &Path) -> Option<PathBuf> {
         match self {
-            Self::Highwater | Self::NoFreeStacks => Some(dir.join("trace.hwt")),
+            ours if ours.is_ours() => Some(dir.join("trace.hwt")),
             Self::Heaptrack => Some(dir.join("ht.zst")),
             Self::HeaptrackRaw => Some(dir.join("htraw.raw.zst")),
             Self::Memray => Some(dir.join("memray.bin")),
@@ -127,22 +169,25 @@ impl Tool {
     }
 
     /// The command that runs `load` under this tool, with what it writes in `dir`.
-    pub fn command(self, load: &Workload, highwater: &Path, dir: &Path) -> Command {
+    pub fn command(self, load: &Workload, own: &Own, dir: &Path) -> Command {
         let mut argv: Vec<OsString> = Vec::new();
         let mut preload = None;
         let push = |argv: &mut Vec<OsString>, words: &[&OsStr]| argv.extend(words.iter().map(OsString::from));
         let at = |name: &str| dir.join(name).into_os_string();
         match self {
             Self::Native => {}
-            Self::Highwater | Self::NoFreeStacks => {
-                argv.push(highwater.into());
+            Self::Highwater | Self::NoFreeStacks | Self::Sample | Self::MinSize | Self::LiveOnly => {
+                argv.push(own.highwater.clone().into());
                 push(&mut argv, &["run", "-q", "--force", "-o"].map(OsStr::new));
                 argv.push(at("trace.hwt"));
-                if self == Self::NoFreeStacks {
-                    argv.push("--no-free-stacks".into());
-                }
+                argv.extend(self.options().unwrap_or_default().iter().map(OsString::from));
                 argv.push("--".into());
             }
+            Self::Count => {
+                argv.push(own.highwater.clone().into());
+                push(&mut argv, &["count", "-q", "--"].map(OsStr::new));
+            }
+            Self::Forwarder => preload = Some(own.forwarder.as_path()),
             Self::Heaptrack => argv.extend(["heaptrack".into(), "-o".into(), at("ht")]),
             Self::HeaptrackRaw => argv.extend(["heaptrack".into(), "--raw".into(), "-o".into(), at("htraw")]),
             Self::Memray => {
@@ -163,12 +208,12 @@ impl Tool {
                     _ => argv.push(format!("--log-file={file}").into()),
                 }
             }
-            Self::Lsan => preload = Some(LSAN),
-            Self::Jemalloc => preload = Some(JEMALLOC),
-            Self::Tcmalloc => preload = Some(TCMALLOC),
+            Self::Lsan => preload = Some(Path::new(LSAN)),
+            Self::Jemalloc => preload = Some(Path::new(JEMALLOC)),
+            Self::Tcmalloc => preload = Some(Path::new(TCMALLOC)),
         }
-        let own = if self == Self::Memray { load.argv.get(1..).unwrap_or_default() } else { &load.argv };
-        argv.extend(own.iter().cloned());
+        let rest = if self == Self::Memray { load.argv.get(1..).unwrap_or_default() } else { &load.argv };
+        argv.extend(rest.iter().cloned());
         let mut words = argv.into_iter();
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).envs(load.env.iter().copied()).current_dir(dir);
@@ -193,6 +238,45 @@ impl Tool {
 
     /// Is the process that is started another than the program's own?
     pub fn starter_helps(self) -> bool {
-        self.is_ours()
+        self.is_ours() || self == Self::Count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::workloads::Kind;
+
+    #[test]
+    fn commands_name_the_way_and_the_program() {
+        let own = Own { highwater: "/hw".into(), forwarder: "/forward.so".into() };
+        let load = Workload {
+            name: "true",
+            what: "",
+            kind: Kind::Program,
+            argv: vec!["/bin/true".into()],
+            env: vec![],
+            stdin: None,
+            pinned: true,
+            analysed: false,
+        };
+        let words = |tool: Tool| {
+            let command = tool.command(&load, &own, Path::new("/d"));
+            std::iter::once(command.get_program())
+                .chain(command.get_args())
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(words(Tool::Count), "/hw count -q -- /bin/true");
+        let sample = "/hw run -q --force -o /d/trace.hwt --sample 512KiB -- /bin/true";
+        assert_eq!(words(Tool::Sample), sample);
+        assert_eq!(words(Tool::Forwarder), "/bin/true");
+        let forwarder = Tool::Forwarder.command(&load, &own, Path::new("/d"));
+        let preload = forwarder.get_envs().find(|(name, _)| *name == "LD_PRELOAD").and_then(|(_, file)| file);
+        assert_eq!(preload, Some(OsStr::new("/forward.so")));
+        // What writes no trace must not be asked for one.
+        assert!(Tool::Sample.is_ours() && !Tool::Count.is_ours() && !Tool::Forwarder.is_ours());
+        assert!(Tool::Count.starter_helps() && !Tool::Forwarder.starter_helps());
     }
 }

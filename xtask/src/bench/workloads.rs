@@ -119,6 +119,12 @@ impl Maker<'_> {
                 &[&self.inputs.scaled(10_000).to_string()],
                 false,
             ),
+            "short-100k" => own(
+                "short.c",
+                "100,000 threads one after the other, two blocks each",
+                &[&self.inputs.scaled(100_000).to_string()],
+                false,
+            ),
             "descent" => own(
                 "descent.c",
                 "recursive descent over expressions of varying depth",
