@@ -123,7 +123,7 @@ pub fn section(loads: &[LoadResult]) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::process::Took;
+    use super::super::process::{CHILDREN, Took};
     use super::super::result::{Recorded, Sample};
     use super::*;
 
@@ -177,6 +177,7 @@ mod tests {
 
     #[test]
     fn the_forwarder_compiles_and_programs_run_on_it() {
+        let _alone = CHILDREN.lock().unwrap();
         let build = tempfile::tempdir().unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let library = forwarder(root, build.path()).unwrap();

@@ -209,13 +209,17 @@ fn move_helpers(starter: libc::pid_t, cpu: usize, starter_helps: bool) {
     }
 }
 
+/// Held by tests that wait for children: waiting for any must not see another test's.
+#[cfg(test)]
+pub static CHILDREN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // One test, since waiting for any child must not see another test's.
     #[test]
     fn descendants_are_counted_and_killed_runs_are_not_good() {
+        let _alone = CHILDREN.lock().unwrap();
         adopt_orphans().unwrap();
         let limit = Duration::from_secs(20);
         let busy = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
