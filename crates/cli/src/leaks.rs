@@ -280,7 +280,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         out.flush()?;
         tell(&ranking);
     } else {
-        let listed = Judged::of(&ranking, findings.scanned, args.rank.all);
+        let listed = Judged::of(&ranking, findings.reach.is_some(), args.rank.all);
         for_machines(&mut output::stdout(), format, &session, &listed)?;
     }
     trace::notes(&session);
@@ -325,7 +325,7 @@ fn findings(session: &mut Session) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     highwater_query::leaks::window::evidence(session, &mut findings)?;
     if let Scanned::Done(reach) = reach::of(session)? {
-        findings.scan(&reach);
+        findings.scan(reach);
     }
     Ok(findings)
 }

@@ -4,8 +4,10 @@
 use std::io::{self, Write};
 
 use highwater_query::leaks::growth::{forecast, words};
+use highwater_query::leaks::holders::Holder;
 use highwater_query::leaks::rank::signs::Growth;
 use highwater_query::leaks::rank::{Ranking, Suspect, Verdict};
+use highwater_query::leaks::reach::Place;
 use highwater_query::stack::is_pseudo;
 use highwater_query::{Session, Stats};
 
@@ -282,6 +284,7 @@ fn json_one<W: Write>(json: &mut Json<W>, suspect: &Suspect) -> io::Result<()> {
         json_growth(json, growth, suspect.group.bytes)?;
         json.end_object()?;
     }
+    json_held_by(json, &suspect.held_by)?;
     let found = &signs.found;
     if found.definite_blocks + found.indirect_blocks + found.possible_blocks > 0 {
         for (name, value) in [
@@ -303,6 +306,40 @@ fn json_one<W: Write>(json: &mut Json<W>, suspect: &Suspect) -> io::Result<()> {
     json.end_array()?;
     parts::json_stack(json, &suspect.group.stack)?;
     json.end_object()
+}
+
+/// `held_by`, where a scan found that something still points to it.
+fn json_held_by<W: Write>(json: &mut Json<W>, holders: &[Holder]) -> io::Result<()> {
+    if holders.is_empty() {
+        return Ok(());
+    }
+    json.key("held_by")?;
+    json.begin_array()?;
+    for holder in holders {
+        json.begin_object()?;
+        json.field_str("place", &holder.name)?;
+        let kind = match holder.place {
+            Place::Block { .. } => "block",
+            Place::Data { .. } => "data",
+            Place::Stack { .. } => "stack",
+            Place::Register { .. } => "register",
+            Place::Mapping { .. } => "mapping",
+        };
+        json.field_str("kind", kind)?;
+        json.field_opt_str("symbol", holder.symbol.as_deref())?;
+        json.field_u64("blocks", holder.amount.blocks)?;
+        json.field_u64("bytes", holder.amount.bytes)?;
+        json.key("through")?;
+        json.begin_array()?;
+        for frame in &holder.through {
+            json.begin_object()?;
+            parts::json_site(json, Some(frame))?;
+            json.end_object()?;
+        }
+        json.end_array()?;
+        json.end_object()?;
+    }
+    json.end_array()
 }
 
 /// Fields of growth; `forecast` only where it goes on growing and was seen for long

@@ -3,47 +3,29 @@
 use std::io::{self, Write};
 
 use highwater_query::Session;
-use highwater_query::leaks::reach::{Class, Place, Pointer, Reach, ReachBlock};
+use highwater_query::leaks::reach::{Place, Pointer, Reach, ReachBlock, place_text};
 
 use crate::human::{bytes, counted};
 use crate::json::Json;
 use crate::look::Look;
 use crate::parts;
 
-const REGISTERS: [&str; 16] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
-    "r15",
-];
-
-/// A place in words: `head in app`, `stack of thread 7`, …
+/// A place in words: `` `head` in app ``, `the stack of thread 7 at 0x…`, …
 fn place(session: &mut Session, reach: &Reach, place: Place) -> String {
-    let thread = |session: &Session, tid: u32| {
-        let known = session.facts().threads.iter().find(|thread| thread.tid == tid);
-        match known {
-            Some(thread) if !thread.name.is_empty() => format!("thread {tid} ({})", thread.name),
-            _ => format!("thread {tid}"),
+    let text = match place {
+        Place::Block { index, offset } => {
+            if let Some(block) = reach.blocks.get(index as usize) {
+                let site = site(session, block);
+                return format!("{:#x}+{offset}, {} made by {site}", block.addr, bytes(block.size));
+            }
+            place_text(session, place)
         }
+        _ => place_text(session, place),
     };
     match place {
-        Place::Block { index, offset } => match reach.blocks.get(index as usize) {
-            Some(block) => {
-                let site = site(session, block);
-                format!("{:#x}+{offset}, {} made by {site}", block.addr, bytes(block.size))
-            }
-            None => "a block".to_string(),
-        },
-        Place::Data { addr } => match session.data(addr) {
-            Some((module, Some((name, 0)))) => format!("`{name}` in {module}"),
-            Some((module, Some((name, offset)))) => format!("`{name}`+{offset:#x} in {module}"),
-            Some((module, None)) => format!("data of {module} at {addr:#x}"),
-            None => format!("data at {addr:#x}"),
-        },
-        Place::Stack { tid, addr } => format!("stack of {} at {addr:#x}", thread(session, tid)),
-        Place::Register { tid, register } => {
-            let name = REGISTERS.get(usize::from(register)).copied().unwrap_or("?");
-            format!("register {name} of {}", thread(session, tid))
-        }
-        Place::Mapping { addr } => format!("memory that the program mapped, at {addr:#x}"),
+        Place::Stack { addr, .. } => format!("{text} at {addr:#x}"),
+        Place::Mapping { addr } => format!("{text}, at {addr:#x}"),
+        _ => text,
     }
 }
 
@@ -175,19 +157,4 @@ fn json_pointers<W: Write>(
         json.end_object()?;
     }
     json.end_array()
-}
-
-/// One sentence about who still points to the blocks of a stack: the nearest
-/// root of the block that retains most. `None` if it has no block in the record,
-/// or none that is reachable.
-pub fn holder(session: &mut Session, reach: &Reach, node: u32) -> Option<String> {
-    let of_node = |block: &&ReachBlock| block.node == node && block.class == Class::Reachable;
-    let block = reach.blocks.iter().filter(of_node).max_by_key(|block| block.retained)?;
-    let at = reach.block_at(block.addr)?;
-    let path = reach.path_to(at);
-    let first = place(session, reach, path.first()?.from);
-    Some(match path.len() {
-        1 => format!("{first} points to it"),
-        n => format!("{first} leads to it through {}", counted(n as u64 - 1, "block", "blocks")),
-    })
 }

@@ -344,7 +344,10 @@ impl Check<'_> {
                 let options = rank::Options { method: rank::Method::Growth, ..rank::Options::default() };
                 let ranking =
                     rank::rank(self.session, &evidence, &rank::Findings::default(), rules, &options);
-                let sites = ranking.suspects.into_iter().map(|suspect| suspect.group).collect();
+                let grows = |suspect: &rank::Suspect| {
+                    matches!(suspect.verdict, rank::Verdict::Leak | rank::Verdict::Growth)
+                };
+                let sites = ranking.suspects.into_iter().filter(grows).map(|suspect| suspect.group).collect();
                 leaked(finding, sites)
             }
             Finding::LeakWindow => {

@@ -7,6 +7,7 @@
 //! | [`suppressions`] | what is not reported: files of `leak:pattern`, and the runtime's own residues |
 //! | [`residues`] | the blocks that libc, libstdc++ and the loader never give back |
 //! | [`reach`] | what a scan found unreachable: by stack, suppressed blocks apart |
+//! | [`holders`] | who still points to what is not lost |
 //! | [`report`] | what is alive at the end, without what is suppressed |
 //! | [`window`] | made in a window, alive after it |
 //! | [`actions`] | what survives every one of several equal actions |
@@ -28,6 +29,7 @@ pub mod findleaks;
 pub mod fingerprint;
 pub mod gates;
 pub mod growth;
+pub mod holders;
 pub mod lifetimes;
 pub mod pattern;
 pub mod rank;

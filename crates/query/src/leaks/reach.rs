@@ -24,6 +24,39 @@ pub fn of(session: &Session) -> Result<Scanned, TraceError> {
     session.source().reach()
 }
 
+const REGISTERS: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+    "r15",
+];
+
+/// A root in words, without the exact place on a stack: `` `head` in app ``, `the
+/// stack of thread 7 (worker)`, `register rax of thread 7`, …; of a block only that it
+/// is one.
+pub fn place_text(session: &mut Session, place: Place) -> String {
+    let thread = |session: &Session, tid: u32| {
+        let known = session.facts().threads.iter().find(|thread| thread.tid == tid);
+        match known {
+            Some(thread) if !thread.name.is_empty() => format!("thread {tid} ({})", thread.name),
+            _ => format!("thread {tid}"),
+        }
+    };
+    match place {
+        Place::Block { .. } => "a block".to_string(),
+        Place::Data { addr } => match session.data(addr) {
+            Some((module, Some((name, 0)))) => format!("`{name}` in {module}"),
+            Some((module, Some((name, offset)))) => format!("`{name}`+{offset:#x} in {module}"),
+            Some((module, None)) => format!("data of {module} at {addr:#x}"),
+            None => format!("data at {addr:#x}"),
+        },
+        Place::Stack { tid, .. } => format!("the stack of {}", thread(session, tid)),
+        Place::Register { tid, register } => {
+            let name = REGISTERS.get(usize::from(register)).copied().unwrap_or("?");
+            format!("register {name} of {}", thread(session, tid))
+        }
+        Place::Mapping { .. } => "memory that the program mapped".to_string(),
+    }
+}
+
 /// A scan's result with the suppressed stacks apart.
 #[derive(Clone, Debug, Default)]
 pub struct Lost {

@@ -5,8 +5,8 @@ use super::verdict::{Judged, Verdict};
 use crate::leaks::growth::{Class, Trend, words};
 use crate::units;
 
-/// The sentence; parts are divided by semicolons.
-pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
+/// The sentence; parts are divided by semicolons. `held` says who points to its blocks.
+pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged, held: Option<String>) -> String {
     let mut parts: Vec<String> = Vec::new();
     let found = &signs.found;
     let given_back = signs.given_back(run);
@@ -72,7 +72,7 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged) -> String {
             parts.push("only pointers into the middle of blocks lead to it".to_string());
         }
         Verdict::Growth if run.scanned && !given_back => {
-            parts.push("something still points to it".to_string())
+            parts.push(held.unwrap_or_else(|| "something still points to it".to_string()))
         }
         Verdict::Leak if parts.is_empty() && signs.frees > 0 => {
             parts.push("alive at exit, while others from the same place were freed".to_string());

@@ -14,7 +14,8 @@
 
 use highwater_trace::model::EndedHow;
 
-use super::{Findings, Found, Options, Site};
+use super::site::Site;
+use super::{Findings, Found, Options};
 use crate::leaks::evidence::Evidence;
 use crate::leaks::growth::own::{self, Judged};
 use crate::leaks::growth::{Class, Trend, edkit, edleak};
@@ -68,7 +69,7 @@ impl<'a> Run<'a> {
         Run {
             evidence,
             exited: how == Some(EndedHow::Exit),
-            scanned: findings.scanned,
+            scanned: findings.reach.is_some(),
             windows: findings.windows,
             long: slices >= MIN_SLICES,
             trend: options.trend,
