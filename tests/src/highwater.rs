@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::child::{Child, Ended};
 use crate::programs::target_dir;
+use crate::schema;
 
 /// The command under test.
 pub struct Highwater;
@@ -50,15 +51,13 @@ impl Highwater {
             .env("XDG_CONFIG_HOME", cache_folder().join("none"))
     }
 
-    /// A view of a trace as JSON; panics unless the command succeeds.
+    /// A view of a trace as JSON; panics unless the command succeeds and the
+    /// document fits its schema.
     #[track_caller]
     pub fn json(view: &[&str], trace: &Path) -> Value {
         let ended =
             Self::command(view).arg("--json").arg(trace).limit(Duration::from_secs(240)).run().expect_code(0);
-        match serde_json::from_slice(&ended.out) {
-            Ok(value) => value,
-            Err(error) => panic!("{view:?} --json is no JSON: {error}\n{}", ended.stdout()),
-        }
+        schema::document(&ended.out)
     }
 }
 

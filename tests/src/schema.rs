@@ -28,6 +28,15 @@ pub fn faults(document: &Value, schema: &Value) -> Vec<String> {
     faults
 }
 
+/// A document that fits the schema that it names; panics if it does not.
+#[track_caller]
+pub fn document(text: &[u8]) -> Value {
+    let document = serde_json::from_slice(text)
+        .unwrap_or_else(|error| panic!("no JSON: {error}\n{}", String::from_utf8_lossy(text)));
+    expect(&document);
+    document
+}
+
 /// Panics unless the document fits the schema that it names.
 #[track_caller]
 pub fn expect(document: &Value) {

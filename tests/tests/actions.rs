@@ -118,6 +118,45 @@ fn a_site_that_survives_every_action_is_the_leak_and_a_clean_program_has_none() 
     assert!(text.contains("left behind by each of 2 actions (A1..A2, A2..A3)"), "{text}");
 }
 
+/// Phases lie between marks: each view sees the same ones, and together they are
+/// the whole.
+#[test]
+fn views_by_phase_and_between_marks_add_up_to_the_whole() {
+    let folder = play(&["act", "@load", "burst", "@work", "grow", "bad", "@load", "burst", "burst"]);
+    let trace = folder.path().join("trace.hwt");
+    let view = |args: &[&str]| Highwater::json(args, &trace);
+    let allocations = |document: &Value| document["allocations"].as_u64().unwrap();
+
+    let whole = view(&["stats"]);
+    let by = view(&["stats", "--by", "phase"]);
+    let groups = by["groups"].as_array().unwrap();
+    let of = |name: &str| {
+        let group = groups.iter().find(|group| group["label"] == name);
+        group.unwrap_or_else(|| panic!("no phase {name}: {by:#}"))["allocations"].as_u64().unwrap()
+    };
+    // Two phases of one name are one group, as two calls of one function are.
+    assert_eq!(groups.len(), 3, "{by:#}");
+    assert_eq!(of("start") + of("load") + of("work"), allocations(&whole));
+    assert_eq!(of("load"), 3000, "three bursts and nothing else");
+
+    // What a mark begins, the options for times and the filter name alike.
+    let back = ["stats", "--from", "@work", "--to", "@load"];
+    let ended = Highwater::command(back).arg(&trace).run().expect_code(2);
+    assert!(ended.stderr().contains("--from lies behind --to"), "the first @load is meant");
+    let first = view(&["stats", "--from", "@load", "--to", "@work"]);
+    assert_eq!(allocations(&first), 1000);
+    assert_eq!(allocations(&view(&["stats", "-F", "phase=work"])), of("work"));
+    assert_eq!(allocations(&view(&["stats", "-F", "phase=load"])), 3000);
+    assert_eq!(allocations(&view(&["stats", "-F", "phase!=load"])), of("start") + of("work"));
+
+    let events = view(&["history", "-F", "phase=work", "-F", "api=realloc"]);
+    let of_work = events["events"].as_array().unwrap();
+    let grown = |event: &Value| event["stack"][0]["line"].as_u64() == Some(line_of("GROW"));
+    assert!(!of_work.is_empty() && of_work.iter().all(grown), "{events:#}");
+    let blocks = view(&["dump", "--at", "@work", "-F", "phase=load"]);
+    assert_eq!(blocks["blocks"], serde_json::json!([]), "a burst keeps nothing");
+}
+
 #[test]
 fn a_window_that_cannot_be_says_why() {
     let folder = play(&["@one", "act"]);

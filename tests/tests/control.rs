@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use highwater_tests::child::{Running, is_alive, wait_until};
-use highwater_tests::{Child, Ended, Highwater, Program, TempDir};
+use highwater_tests::{Child, Ended, Highwater, Program, TempDir, schema};
 use serde_json::Value;
 
 /// A recorded `actions.c`, its sockets in a folder of the test's own.
@@ -82,7 +82,7 @@ impl Live {
             .arg(self.trace())
             .run()
             .expect_code(0);
-        serde_json::from_slice(&ended.out).expect("status is JSON")
+        schema::document(&ended.out)
     }
 
     /// Lets the program end; the folder with the trace.
@@ -135,7 +135,7 @@ fn a_mark_comes_after_all_that_was_done_before_it_and_before_all_that_is_done_af
             .arg(&trace)
             .run()
             .expect_code(0);
-        let dump: Value = serde_json::from_slice(&text.out).unwrap();
+        let dump = schema::document(&text.out);
         let size = 64 * (n as u64 + 2);
         let buffer: Vec<u64> = dump["blocks"]
             .as_array()
@@ -343,12 +343,12 @@ fn what_was_shown_of_a_trace_that_is_being_written_never_changes() {
     lengths.dedup();
     assert!(lengths.len() > 2, "the trace did not grow between the views: {lengths:?}");
 
-    let stats: Value = serde_json::from_slice(&view(&live, &["stats", "--json"])).unwrap();
+    let stats = schema::document(&view(&live, &["stats", "--json"]));
     assert_eq!(stats["ended"]["how"], "running");
     assert_eq!(stats["complete"], false);
     let lines = shown.iter().filter(|&&byte| byte == b'\n').count() as u64;
     assert!(stats["events"].as_u64().unwrap() >= lines - 1, "{lines} lines, the first with names");
-    let dump: Value = serde_json::from_slice(&view(&live, &["dump", "--json"])).unwrap();
+    let dump = schema::document(&view(&live, &["dump", "--json"]));
     assert!(!dump["blocks"].as_array().unwrap().is_empty());
     view(&live, &["stats"]);
     view(&live, &["dump"]);

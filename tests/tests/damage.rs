@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use highwater_tests::scale::times;
-use highwater_tests::{Ended, Highwater, Recorded, number, record};
+use highwater_tests::{Ended, Highwater, Recorded, number, record, schema};
 
 fn recording() -> Recorded {
     let code = "x = [bytearray(i) for i in range(3000)]";
@@ -79,7 +79,7 @@ fn a_cut_file_opens_with_its_valid_part_and_a_warning() {
         assert!(!words.contains("panicked"), "at {length}: {words}");
         match ended.code() {
             0 => {
-                let seen: serde_json::Value = serde_json::from_slice(&ended.out).expect("JSON");
+                let seen = schema::document(&ended.out);
                 let events = number(&seen, "events");
                 assert!(events >= last && events <= whole, "{events} events at {length}, {last} before");
                 last = events;
@@ -118,7 +118,7 @@ fn a_flipped_byte_is_found_and_costs_one_block() {
         assert!(!words.contains("panicked"), "at {at}: {words}");
         match ended.code() {
             0 => {
-                let seen: serde_json::Value = serde_json::from_slice(&ended.out).expect("JSON");
+                let seen = schema::document(&ended.out);
                 // Found: it says so; or the byte was in what can be rebuilt, and every number is right.
                 assert!(
                     seen["complete"] == false || seen["events"] == whole["events"],

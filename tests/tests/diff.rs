@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use highwater_tests::highwater::record;
-use highwater_tests::{Highwater, Recorded};
+use highwater_tests::{Highwater, Recorded, schema};
 use serde_json::Value;
 
 const SOURCE: &str = r#"#include <stdlib.h>
@@ -51,7 +51,7 @@ fn builds() -> (tempfile::TempDir, Recorded, Recorded) {
 
 fn diff(args: &[&str]) -> Value {
     let ended = Highwater::command(["diff", "--json"]).args(args).run().expect_code(0);
-    serde_json::from_slice(&ended.out).unwrap()
+    schema::document(&ended.out)
 }
 
 /// Function, bytes and blocks of each change of a kind.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use highwater_tests::highwater::record_with;
-use highwater_tests::{Child, Highwater, Program, Recorded};
+use highwater_tests::{Child, Highwater, Program, Recorded, schema};
 use serde_json::Value;
 
 fn program() -> PathBuf {
@@ -46,7 +46,7 @@ fn c1_each_meaning_of_leak_has_its_name() {
     let trace = run.trace.to_str().unwrap();
     let since =
         Highwater::command(["diff", "--json", trace, "--from", "#3", "--to", last]).run().expect_code(0);
-    let since: Value = serde_json::from_slice(&since.out).unwrap();
+    let since = schema::document(&since.out);
     let new: Vec<_> =
         since["new"].as_array().unwrap().iter().map(|c| (&c["function"], &c["blocks"])).collect();
     assert_eq!(new, [(&Value::from("grows"), &Value::from(1000))]);

@@ -7,7 +7,7 @@ use highwater_interchange::mddout::layout::Abi;
 use highwater_interchange::mddout::model::{Block, Counters, Dump, Event, Heap, Options, Past, Thread};
 use highwater_interchange::mddout::write;
 use highwater_tests::highwater::record_with;
-use highwater_tests::{Ended, Highwater, Program};
+use highwater_tests::{Ended, Highwater, Program, schema};
 use serde_json::Value;
 
 fn golden(name: &str) -> PathBuf {
@@ -161,11 +161,11 @@ fn views_open_dumps_of_a_target() {
     assert_eq!((block["time"].as_f64(), block["stack"][0]["address"].as_str()), (Some(0.71), Some("0x4010")));
     // The ring of the first is needed for what only it has; here nothing is missing.
     let both = Highwater::command(["history", "--json"]).arg(&early).arg(&late).run().expect_code(0);
-    let events: Value = serde_json::from_slice(&both.out).unwrap();
+    let events = schema::document(&both.out);
     let seqnos: Vec<_> = events["events"].as_array().unwrap().iter().map(|e| e["seqno"].as_u64()).collect();
     assert_eq!(seqnos, [0, 1, 2, 3].map(Some));
     let ended = Highwater::command(["diff", "--json"]).arg(&early).arg(&late).run().expect_code(0);
-    let diff: Value = serde_json::from_slice(&ended.out).unwrap();
+    let diff = schema::document(&ended.out);
     assert_eq!(diff["matched"], "seqno");
     assert_eq!((diff["new"][0]["bytes"].as_i64(), diff["gone"][0]["bytes"].as_i64()), (Some(300), Some(100)));
     for view in [&["threads"][..], &["errors"], &["leaks"], &["peak"]] {

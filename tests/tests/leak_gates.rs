@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use highwater_tests::highwater::record_with;
-use highwater_tests::{Child, Ended, Highwater, Program, Recorded};
+use highwater_tests::{Child, Ended, Highwater, Program, Recorded, schema};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)
@@ -124,8 +124,7 @@ fn every_format_has_every_leak_at_its_line_and_stdio_is_none() {
     }
     assert!(junit.contains("tests=\"3\" failures=\"3\""));
 
-    let json: serde_json::Value =
-        serde_json::from_slice(&leaks(&recorded, &["--format", "json"]).out).unwrap();
+    let json = schema::document(&leaks(&recorded, &["--format", "json"]).out);
     let bytes: Vec<u64> =
         json["suspects"].as_array().unwrap().iter().map(|s| s["bytes"].as_u64().unwrap()).collect();
     assert_eq!(bytes, KNOWN.map(|(_, bytes)| bytes));
@@ -173,7 +172,7 @@ fn gates_pass_at_the_value_and_fail_below_it() {
     ] {
         check(&[option, &value.to_string()]).expect_code(0);
         let ended = check(&[option, &(value - 1).to_string(), "--json"]).expect_code(1);
-        let json: serde_json::Value = serde_json::from_slice(&ended.out).unwrap();
+        let json = schema::document(&ended.out);
         assert_eq!(json["passed"], false);
         assert_eq!(json["gates"][0]["gate"], option.trim_start_matches('-'));
         assert_eq!(json["gates"][0]["value"], value);

@@ -60,7 +60,31 @@ fn slices_of_edleak_are_judged_by_each_trend() {
         suspects.iter().map(of).collect()
     };
     assert_eq!(names("own"), [("line".to_string(), 2000)]);
+    let document = Highwater::json(&["leaks"], &file);
+    assert_eq!((&document["live_bytes"], &document["live_blocks"]), (&6900.into(), &Value::Null));
+    assert_eq!(document["suspects"][0]["reason"], "grows: linear, leak factor 2000");
+    assert_eq!(document["sites"][1]["function"], "step");
     assert_eq!(names("edleak"), [("step".to_string(), 7518), ("line".to_string(), 2000)]);
     let text = Highwater::command(["leaks"]).arg(&file).run().expect_code(0).stdout();
     assert!(text.starts_with("1 of 2 sites grow over 20 slices\n"), "{text}");
+}
+
+/// The site still holds half of its blocks when the program ends: that is its
+/// number, as in every other view, and not what it held before.
+#[test]
+fn a_site_that_gave_blocks_back_at_the_end_was_shown_with_all_of_them() {
+    let program = Program::new("threads.c").flags(&["-pthread"]).build();
+    let recorded = highwater_tests::record(&program, ["/dev/null", "20000"]).expect_code(0);
+    let dump = Highwater::json(&["leaks", "--by", "site", "--method", "exit"], &recorded.trace);
+    let (bytes, blocks) = (dump["live_bytes"].clone(), dump["live_blocks"].clone());
+    let found = Highwater::json(&["leaks"], &recorded.trace);
+    let suspects = found["suspects"].as_array().unwrap();
+    assert_eq!(suspects.len(), 1, "{suspects:#?}");
+    assert_eq!(suspects[0]["blocks"], 8000, "{suspects:#?}");
+    // The C library's four blocks, one a thread, are the rest.
+    assert_eq!(blocks.as_u64(), Some(8004));
+    assert!(suspects[0]["bytes"].as_u64() < bytes.as_u64());
+    assert!(suspects[0]["before_end"]["blocks"].as_u64() > Some(15_000), "{suspects:#?}");
+    let text = Highwater::command(["leaks"]).arg(&recorded.trace).run().expect_code(0).stdout();
+    assert!(text.contains(" in 8,000 blocks, ") && text.contains("before the program tidied up"), "{text}");
 }

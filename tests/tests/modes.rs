@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use highwater_tests::highwater::{Recorded, record_with};
 use highwater_tests::known::Known;
 use highwater_tests::programs::Program;
-use highwater_tests::{Highwater, number};
+use highwater_tests::{Highwater, number, schema};
 
 fn program() -> PathBuf {
     Program::new("modes.c").build()
@@ -236,7 +236,7 @@ fn every_view_of_a_sample_has_the_estimates_of_stats() {
     let check = ["check", "--json", "--max-peak", "0", "--max-leak", "0", "--max-allocs", "0"];
     let ended = Highwater::command(check).arg(trace).run();
     assert_eq!(ended.code(), 1);
-    let check: serde_json::Value = serde_json::from_str(&ended.stdout()).expect("JSON");
+    let check = schema::document(&ended.out);
     for (at, key) in ["peak_bytes", "live_bytes", "allocations"].into_iter().enumerate() {
         let gate = &check["gates"][at];
         assert_eq!(gate["value"], stats[key], "{gate:#}");
@@ -265,7 +265,7 @@ fn counted(program: &std::path::Path, args: &[&std::ffi::OsStr]) -> (serde_json:
     let folder = highwater_tests::folder();
     let file = folder.path().join("count.json");
     let ended = Highwater::command(["count", "--json"]).arg(&file).arg("--").arg(program).args(args).run();
-    let document = highwater_tests::known::json_file(&file);
+    let document = schema::document(&std::fs::read(&file).expect("the counts"));
     assert_eq!(document["schema"], "highwater.count/1");
     (document, ended.stderr(), ended.code())
 }
@@ -313,7 +313,7 @@ fn counting_counts_operator_new_once_and_leaves_no_trace() {
         .cwd(folder.path())
         .run()
         .expect_code(0);
-    let count = highwater_tests::known::json_file(&file);
+    let count = schema::document(&std::fs::read(&file).expect("the counts"));
     for key in ["allocations", "frees", "bytes_allocated"] {
         assert_eq!(number(&count, key), number(&whole, key), "{key}: {count:#} {whole:#}");
     }

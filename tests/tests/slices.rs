@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use highwater_tests::child::{Running, wait_until};
-use highwater_tests::{Highwater, Program, TempDir};
+use highwater_tests::{Highwater, Program, TempDir, schema};
 use serde_json::Value;
 
 struct Live {
@@ -93,7 +93,7 @@ fn a_slice_on_request_holds_what_is_alive_by_stack_with_the_names_of_static_func
             .arg(folder.path().join("trace.hwt"))
             .run()
             .expect_code(0);
-        let dump: Value = serde_json::from_slice(&dump.out).unwrap();
+        let dump = schema::document(&dump.out);
         let blocks = list(&dump["blocks"]);
         let bytes = blocks.iter().filter_map(|block| block["size"].as_u64()).sum();
         assert_eq!(sum(slice), (bytes, blocks.len() as u64), "at {mark}");

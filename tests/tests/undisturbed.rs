@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use highwater_tests::child::{is_alive, wait_until};
 use highwater_tests::highwater::record_with;
-use highwater_tests::{Child, Ended, Highwater, Program, number, record, tools};
+use highwater_tests::{Child, Ended, Highwater, Program, number, record, schema, tools};
 
 /// stderr without the lines that are highwater's own.
 fn words_of_the_target(ended: &Ended) -> String {
@@ -175,7 +175,7 @@ fn a_killed_recorder_leaves_the_target_running_and_a_trace_that_opens() {
     let sum: usize = (0..500).map(|i| 20000 + i).sum();
     assert_eq!(fs::read_to_string(&out).ok(), Some(sum.to_string()), "the target's own result");
     let view = Highwater::command(["stats", "--json"]).arg(&trace).run().expect_code(0);
-    let stats: serde_json::Value = serde_json::from_slice(&view.out).expect("JSON");
+    let stats = schema::document(&view.out);
     assert!(number(&stats, "allocations") > 0, "{stats:#}");
     assert_eq!(stats["ended"]["how"], "lost", "{stats:#}");
     assert_eq!(stats["complete"], false, "{stats:#}");
@@ -211,7 +211,7 @@ fn a_full_disk_stops_the_trace_and_not_the_target() {
     assert_eq!((ended.code(), ended.stdout().as_str()), (0, "300000\n"), "{}", ended.stderr());
     assert!(ended.stderr().to_lowercase().contains("no space left"), "says so: {}", ended.stderr());
     let view = Highwater::command(["stats", "--json"]).arg(&copy).run().expect_code(0);
-    let stats: serde_json::Value = serde_json::from_slice(&view.out).expect("JSON");
+    let stats = schema::document(&view.out);
     assert!(number(&stats, "allocations") > 1000, "{stats:#}");
     assert_eq!(stats["complete"], false, "{stats:#}");
 }

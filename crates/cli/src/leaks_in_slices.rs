@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use highwater_interchange::edleak::{self, SliceSite, Slices};
+use highwater_interchange::edleak::{self, SliceFrame, SliceSite, Slices};
 use highwater_query::leaks::growth::Trend;
 use highwater_query::leaks::growth::series::{self, Verdict};
 use highwater_query::units;
@@ -44,7 +44,7 @@ pub fn run(path: &Path, trend: Trend, json: bool, limit: usize) -> anyhow::Resul
     if slices.cut {
         output::say("the file ends early; what came before is judged");
     }
-    if json { as_json(&leaks) } else { as_text(&slices, &leaks, limit) }
+    if json { as_json(&slices, &leaks) } else { as_text(&slices, &leaks, limit) }
 }
 
 fn held(site: &SliceSite) -> i64 {
@@ -84,29 +84,72 @@ fn as_text(slices: &Slices, leaks: &[(&SliceSite, Verdict)], limit: usize) -> an
     Ok(out.flush()?)
 }
 
-fn as_json(leaks: &[(&SliceSite, Verdict)]) -> anyhow::Result<()> {
+/// The document `highwater.leaks/1`. What slices do not tell is null: files, lines,
+/// numbers of blocks.
+fn as_json(slices: &Slices, leaks: &[(&SliceSite, Verdict)]) -> anyhow::Result<()> {
     let mut json = Json::document(output::stdout(), "leaks")?;
+    // A site of which the last slice says nothing holds nothing any more.
+    let last = slices.times.len().saturating_sub(1);
+    let at_the_end = |site: &&SliceSite| site.points.last().is_some_and(|point| point.slice as usize == last);
+    let live =
+        slices.sites.iter().filter(at_the_end).map(|site| held(site).max(0)).fold(0, i64::saturating_add);
+    json.field_i64("live_bytes", live)?;
+    json.field_null("live_blocks")?;
+    json.field_bool("complete", !slices.cut)?;
+    json.field_str("by", "site")?;
     json.key("suspects")?;
     json.begin_array()?;
     for (at, (site, verdict)) in leaks.iter().enumerate() {
         json.begin_object()?;
         json.field_u64("rank", at as u64 + 1)?;
-        let first = site.stack.first();
-        json.field_opt_str("function", first.and_then(|frame| frame.function.as_deref()))?;
-        json.field_null("file")?;
-        json.field_null("line")?;
-        json.field_opt_str("module", first.and_then(|frame| frame.module.as_deref()))?;
-        json.field_str("name", &site.name)?;
-        json.field_i64("bytes", held(site))?;
+        json.field_str("verdict", "GROWTH")?;
+        json_site(&mut json, site)?;
         json.key("methods")?;
         json.begin_array()?;
         json.str("growth")?;
         json.end_array()?;
-        json.field_opt_str("class", verdict.class.map(|class| class.name()))?;
+        json.field_null("confidence")?;
+        let class = verdict.class.map(|class| class.name());
+        let how = class.map_or(String::new(), |class| format!("{class}, "));
+        json.field_str("reason", &format!("grows: {how}leak factor {}", verdict.factor))?;
+        json.field_opt_str("class", class)?;
         json.field_i64("leak", verdict.factor)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.key("sites")?;
+    json.begin_array()?;
+    for site in &slices.sites {
+        json.begin_object()?;
+        json_site(&mut json, site)?;
         json.end_object()?;
     }
     json.end_array()?;
     json.finish()?;
     Ok(())
+}
+
+fn json_site<W: Write>(json: &mut Json<W>, site: &SliceSite) -> std::io::Result<()> {
+    json_frame(json, site.stack.first())?;
+    json.field_str("label", &site.name)?;
+    json.field_str("name", &site.name)?;
+    json.field_i64("bytes", held(site).max(0))?;
+    json.field_null("blocks")?;
+    json.key("stack")?;
+    json.begin_array()?;
+    for frame in &site.stack {
+        json.begin_object()?;
+        json.field_addr("address", frame.address)?;
+        json_frame(json, Some(frame))?;
+        json.field_bool("inlined", false)?;
+        json.end_object()?;
+    }
+    json.end_array()
+}
+
+fn json_frame<W: Write>(json: &mut Json<W>, frame: Option<&SliceFrame>) -> std::io::Result<()> {
+    json.field_opt_str("function", frame.and_then(|frame| frame.function.as_deref()))?;
+    json.field_null("file")?;
+    json.field_null("line")?;
+    json.field_opt_str("module", frame.and_then(|frame| frame.module.as_deref()))
 }

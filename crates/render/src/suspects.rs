@@ -104,6 +104,11 @@ fn heap_line(heap: &Growth, full: Option<forecast::Range>) -> String {
     text
 }
 
+/// What it had grown to.
+fn grown(suspect: &Suspect) -> u64 {
+    suspect.held.map_or(suspect.group.bytes, |(bytes, _)| bytes)
+}
+
 /// A suspect.
 fn one<W: Write>(
     out: &mut W,
@@ -127,11 +132,15 @@ fn one<W: Write>(
         modes::give_or_take(suspect.group.variance, 0),
         suspect.confidence * 100.0,
     )?;
+    if let Some((held, blocks)) = suspect.held.filter(|(_, blocks)| *blocks > suspect.group.blocks) {
+        let blocks = counted(blocks, "block", "blocks");
+        writeln!(out, "     {} in {blocks} before the program tidied up", bytes(held))?;
+    }
     for line in wrap(&suspect.reason, look.width.saturating_sub(5)) {
         writeln!(out, "     {line}")?;
     }
     if let Some(growth) = suspect.signs.growth.as_ref().filter(|growth| growth.grows)
-        && let Some(forecast) = forecast::ahead(suspect.group.bytes as f64, &growth.bytes)
+        && let Some(forecast) = forecast::ahead(grown(suspect) as f64, &growth.bytes)
     {
         writeln!(out, "     {}", words::ahead(&forecast))?;
     }
@@ -253,6 +262,13 @@ fn json_one<W: Write>(json: &mut Json<W>, suspect: &Suspect) -> io::Result<()> {
     json.field_u64("blocks", suspect.group.blocks)?;
     json.field_u64("allocations", suspect.group.allocations)?;
     modes::json_error(json, suspect.group.variance)?;
+    if let Some((bytes, blocks)) = suspect.held {
+        json.key("before_end")?;
+        json.begin_object()?;
+        json.field_u64("bytes", bytes)?;
+        json.field_u64("blocks", blocks)?;
+        json.end_object()?;
+    }
     json.key("methods")?;
     json.begin_array()?;
     for method in &suspect.methods {
@@ -281,7 +297,7 @@ fn json_one<W: Write>(json: &mut Json<W>, suspect: &Suspect) -> io::Result<()> {
     if let Some(growth) = &signs.growth {
         json.key("growth")?;
         json.begin_object()?;
-        json_growth(json, growth, suspect.group.bytes)?;
+        json_growth(json, growth, grown(suspect))?;
         json.end_object()?;
     }
     json_held_by(json, &suspect.held_by)?;

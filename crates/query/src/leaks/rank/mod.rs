@@ -171,9 +171,12 @@ pub struct Findings {
 pub struct Suspect {
     /// From 1; the folded ones come behind the others.
     pub rank: usize,
-    /// Bytes, blocks, and the stack that has most of the blocks; its site is the
-    /// frame to blame.
+    /// Bytes and blocks at the end of the recording, or where nothing was left
+    /// then, before the program tidied up; and the stack that has most of the
+    /// blocks, whose site is the frame to blame.
     pub group: Group,
+    /// Bytes and blocks before the program tidied up, where they were others.
+    pub held: Option<(u64, u64)>,
     /// The methods that it stands out by.
     pub methods: Vec<Method>,
     /// What it is.
@@ -253,14 +256,14 @@ pub fn rank(
             series,
             stacks: site.stacks.len(),
             group,
+            held: (site.blocks != site.exit_blocks).then_some((site.bytes, site.blocks)),
             signs,
         };
         // Asked for one method, its list is what it found.
         if judged.folded && options.method == Method::All {
             // What was given back in the end and did not grow is neither kept nor lost.
             if site.exit_blocks > 0 {
-                let group = site.group(&suspect.signs, Method::Exit);
-                ranking.folded.push(Suspect { group, ..suspect });
+                ranking.folded.push(suspect);
             }
         } else {
             ranking.suspects.push(suspect);

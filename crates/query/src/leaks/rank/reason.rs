@@ -31,8 +31,10 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged, held: Option<Stri
     {
         // What was made after the instant at which it is judged may stay too.
         let blocks = signs.blocks.max(signs.exit_blocks);
-        let until = if given_back { " until the program ended" } else { "" };
-        let rate = rate(blocks, signs.allocations, given_back);
+        // Then a part of them was given back, so that fewer are left now.
+        let tidied = run.evidence.tidied() && signs.exit_blocks < signs.blocks;
+        let until = if tidied { " until the program tidied up" } else { "" };
+        let rate = rate(blocks, signs.allocations, tidied);
         parts.push(match blocks {
             1 => format!("{rate}{until}"),
             _ => format!("{rate}{until}, in {} of {} periods", survivors.with, survivors.of),

@@ -83,6 +83,10 @@ impl Site<'_> {
             Method::Unreachable => (found.lost_bytes(), found.lost_blocks(), 0),
             Method::Window => (found.window_bytes, found.window_blocks, found.window_variance),
             Method::Stale => signs.stale.map_or((0, 0, 0), |s| (s.bytes, s.blocks, self.old_variance)),
+            // What is alive at the end is what every other view counts.
+            Method::Growth | Method::All if self.exit_blocks > 0 => {
+                (self.exit_bytes, self.exit_blocks, self.exit_variance)
+            }
             Method::Growth | Method::All => (self.bytes, self.blocks, self.variance),
         };
         let allocations = self.stacks.iter().map(|stack| stack.allocations).sum();
