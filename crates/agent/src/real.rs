@@ -169,3 +169,14 @@ fn next_in(name: &[u8]) -> Option<(&'static LinkMap, usize)> {
     }
     None
 }
+
+/// Is this form of operator new or delete that of a C++ library in which it is malloc
+/// or free, whatever the size?
+#[cold]
+pub fn is_of_cxx_library(symbol: &[u8]) -> bool {
+    next_in(symbol).is_some_and(|(object, _)| {
+        let file = object.path().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        let names: [&[u8]; 3] = [b"libstdc++.so", b"libc++.so", b"libc++abi.so"];
+        names.iter().any(|name| file.starts_with(name))
+    })
+}

@@ -23,6 +23,7 @@ use highwater_event::api::{ApiKind, Family};
 use highwater_event::codec::SpecialKind;
 use highwater_event::layout::*;
 
+use crate::hooks::light;
 use crate::record::{Access, Caller, access, usable};
 use crate::start;
 use crate::thread::{self, Thread};
@@ -59,15 +60,16 @@ fn first_applies() -> bool {
 }
 
 impl Thread {
+    /// What this thread has counted.
     #[inline(always)]
-    fn counts(&self) -> &'static Counts {
+    pub fn counts(&self) -> &'static Counts {
         // SAFETY: the slot is ours and stays mapped.
         unsafe { &(*self.slot).counts }
     }
 
     /// Live bytes by this thread, and what all threads have together in batches.
     #[inline(always)]
-    fn add_live(&mut self, bytes: u64) {
+    pub fn add_live(&mut self, bytes: u64) {
         let counts = self.counts();
         let delta = counts.delta.load(Relaxed).wrapping_add(bytes as i64);
         counts.delta.store(delta, Relaxed);
@@ -184,7 +186,7 @@ struct Recorded {
 #[inline(always)]
 pub fn alloc(thread: &mut Thread, caller: Caller, ptr: u64, size: u64, api: ApiKind) {
     if size >= thread.pass {
-        return inner_alloc(thread, ptr, api);
+        return inner_alloc(thread, ptr, size, api);
     }
     if thread.options & OPT_COUNT != 0 {
         thread.add_live(usable_of(ptr, api).unwrap_or(0));
@@ -196,8 +198,9 @@ pub fn alloc(thread: &mut Thread, caller: Caller, ptr: u64, size: u64, api: ApiK
 
 /// The block of an outer hook, which counts it.
 #[inline(never)]
-fn inner_alloc(thread: &mut Thread, ptr: u64, api: ApiKind) {
+fn inner_alloc(thread: &mut Thread, ptr: u64, size: u64, api: ApiKind) {
     thread.pass = NO_PASS;
+    thread.passed = (ptr, size);
     if thread.options & OPT_COUNT != 0 {
         thread.add_live(usable_of(ptr, api).unwrap_or(0));
     }
@@ -208,7 +211,7 @@ fn inner_alloc(thread: &mut Thread, ptr: u64, api: ApiKind) {
 #[inline(never)]
 pub fn nested_alloc(thread: &mut Thread, ptr: u64, size: u64, api: ApiKind) {
     if size >= thread.pass {
-        return inner_alloc(thread, ptr, api);
+        return inner_alloc(thread, ptr, size, api);
     }
     if thread.options & OPT_COUNT != 0 {
         thread.add_live(usable_of(ptr, api).unwrap_or(0));
@@ -238,7 +241,7 @@ pub unsafe fn alloc_around(
             // Below another hook (aligned operator new calls aligned_alloc), whose block it is.
             let ptr = real();
             if ptr != 0 && size >= (*thread).pass {
-                inner_alloc(&mut *thread, ptr, api);
+                inner_alloc(&mut *thread, ptr, size, api);
             }
             return ptr;
         }
@@ -250,6 +253,9 @@ pub unsafe fn alloc_around(
         let unseen = core::mem::replace(&mut (*thread).pass, outer) != NO_PASS;
         if ptr != 0 {
             made_around(&mut *thread, caller, ptr, size, api, unseen);
+            if light::wonders(api) && !unseen && (*thread).passed == (ptr, size) {
+                light::learn(api);
+            }
         }
         ptr
     }
@@ -283,6 +289,7 @@ pub fn free(thread: &mut Thread, caller: Caller, ptr: u64, api: ApiKind) {
 /// The block of an outer hook, which has counted its end.
 #[inline(never)]
 fn inner_free(thread: &mut Thread, ptr: u64, api: ApiKind) {
+    thread.passed = (ptr, 0);
     if thread.options & OPT_COUNT != 0 && thread.inner_counts {
         thread.add_live(usable_of(ptr, api).unwrap_or(0).wrapping_neg());
     }
@@ -338,7 +345,11 @@ unsafe fn delete(thread: *mut Thread, ptr: u64, api: ApiKind, real: impl FnOnce(
         let outer = core::mem::replace(&mut (*thread).deleting, ptr);
         let light = core::mem::replace(&mut (*thread).light, false);
         let counts = core::mem::replace(&mut (*thread).inner_counts, !counted);
+        (*thread).passed = (0, 0);
         real();
+        if light::wonders(api) && (*thread).passed == (ptr, 0) {
+            light::learn(api);
+        }
         (*thread).light = light;
         (*thread).deleting = outer;
         (*thread).inner_counts = counts;

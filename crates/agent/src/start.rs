@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 use highwater_event::layout::*;
 use highwater_event::node::{Node, NodeId};
 
+use crate::hooks::light;
 use crate::real::REAL;
 use crate::set::Set;
 use crate::{arch, intern, loader, sys, thread};
@@ -247,8 +248,7 @@ pub fn map(file: isize, token: u64) -> bool {
     }
     SHARED_LEN.store(size as usize, Relaxed);
     SHARED.store(memory.cast(), Release);
-    let sampled = header.options & OPT_SELECT == OPT_SAMPLE;
-    crate::hooks::light::SAMPLED.store(u8::from(sampled), Release);
+    light::MODE.store(light::mode(header.options), Release);
     sys::futex_wake(&header.agent.state);
     true
 }

@@ -12,6 +12,7 @@ use highwater_event::codec::{Encoder, MAX_RECORD, SpecialKind, State};
 use highwater_event::layout::*;
 use highwater_event::sample::{Sampler, mix};
 
+use crate::hooks::light;
 use crate::select::NO_PASS;
 use crate::set::Set;
 use crate::start::{self, Shared};
@@ -73,14 +74,16 @@ pub struct Thread {
     pub dropped: u64,
     /// Recording options, copied from the header.
     pub options: u32,
-    /// A sample is all that is asked for, and no hook is at work around another
-    /// one (see [`crate::hooks::light`]).
+    /// A sample, or counting, is all that is asked for, and no hook is at work
+    /// around another one (see [`crate::hooks::light`]).
     pub light: bool,
     /// A free inside a free has its bytes to count.
     pub inner_counts: bool,
     /// The next block of at least so many bytes that a hook sees is an outer
     /// hook's (see [`crate::select`]); [`NO_PASS`] where none waits.
     pub pass: u64,
+    /// The block that an inner hook has seen last, and the bytes that it was asked for.
+    pub passed: (u64, u64),
     /// Smaller blocks are only counted, bytes.
     pub min_size: u64,
     /// Which blocks a sample keeps.
@@ -228,8 +231,9 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         (*thread).span = Span::default();
         (*thread).dropped = 0;
         (*thread).options = shared.header().options;
-        (*thread).light = shared.header().options & OPT_SELECT == OPT_SAMPLE;
+        (*thread).light = light::mode(shared.header().options) != 0;
         (*thread).pass = NO_PASS;
+        (*thread).passed = (0, 0);
         (*thread).inner_counts = false;
         (*thread).min_size = shared.header().min_size;
         (*thread).sampler = Sampler::new(shared.header().sample, mix(now ^ u64::from(tid) << 40));
@@ -459,7 +463,7 @@ impl Thread {
         self.limit = core::ptr::null_mut();
         self.deleting = 0;
         self.pass = NO_PASS;
-        self.light = self.options & OPT_SELECT == OPT_SAMPLE;
+        self.light = light::mode(self.options) != 0;
         self.cache().clear();
         self.memo().clear();
         let stamp = arch::stamp();

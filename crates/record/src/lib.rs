@@ -26,6 +26,7 @@ pub mod control;
 pub mod counted;
 pub mod drain;
 pub mod error;
+pub mod file_bytes;
 pub mod image;
 pub mod launch;
 pub mod live;

@@ -9,6 +9,7 @@
 
 use std::path::Path;
 
+use crate::file_bytes::FileBytes;
 use highwater_trace::model::Suppressions;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
@@ -50,13 +51,12 @@ fn option(options: &str) -> Option<&str> {
 
 /// What the program's own function returns, where that can be read from its file.
 fn of_program(exe: &Path) -> Option<String> {
-    let file = std::fs::File::open(exe).ok()?;
-    let cache = object::ReadCache::new(file);
-    let elf = object::File::parse(&cache).ok()?;
+    let bytes = FileBytes::open(exe).ok()?;
+    let elf = object::File::parse(&*bytes).ok()?;
     if elf.architecture() != object::Architecture::X86_64 {
         return None;
     }
-    let wanted = |symbol: &object::Symbol<'_, '_, &object::ReadCache<std::fs::File>>| {
+    let wanted = |symbol: &object::Symbol<'_, '_>| {
         symbol.kind() == SymbolKind::Text
             && symbol.is_definition()
             && symbol.size() <= MAX_CODE

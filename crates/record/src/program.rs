@@ -14,6 +14,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Object, ObjectSymbol};
 
 use crate::RecordError;
+use crate::file_bytes::FileBytes;
 
 /// What was found out about a program.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +128,7 @@ fn inspect_at(path: &Path, depth: u32) -> Result<Program, RecordError> {
              without the bit",
         ));
     }
-    let Ok(bytes) = std::fs::read(path) else { return Ok(program) };
+    let Ok(bytes) = FileBytes::open(path) else { return Ok(program) };
     let Ok(elf) = object::elf::FileHeader64::<object::Endianness>::parse(&*bytes) else { return Ok(program) };
     let Ok(endian) = elf.endian() else { return Ok(program) };
     let headers = elf.program_headers(endian, &*bytes).unwrap_or_default();

@@ -7,8 +7,6 @@ use crate::record::{self, Caller};
 
 type Ptr = u64;
 
-stub!("calloc", stub_calloc, 2, calloc);
-stub!("realloc", stub_realloc, 2, realloc);
 stub!("reallocarray", stub_reallocarray, 3, reallocarray);
 stub!("cfree", stub_cfree, 1, cfree);
 stub!("free_sized", stub_free_sized, 2, free_sized);
@@ -30,7 +28,11 @@ pub(super) unsafe extern "C" fn malloc(size: u64, sp: u64, bp: u64) -> Ptr {
     ptr
 }
 
-unsafe extern "C" fn calloc(count: u64, size: u64, sp: u64, bp: u64) -> Ptr {
+/// calloc, reached through [`super::light`].
+///
+/// # Safety
+/// As [`malloc`].
+pub(super) unsafe extern "C" fn calloc(count: u64, size: u64, sp: u64, bp: u64) -> Ptr {
     let Some(real) = real!(calloc, extern "C" fn(u64, u64) -> Ptr) else { return 0 };
     let ptr = real(count, size);
     // A product that overflows makes the real one fail.
@@ -38,7 +40,11 @@ unsafe extern "C" fn calloc(count: u64, size: u64, sp: u64, bp: u64) -> Ptr {
     ptr
 }
 
-unsafe extern "C" fn realloc(old: Ptr, size: u64, sp: u64, bp: u64) -> Ptr {
+/// realloc, reached through [`super::light`].
+///
+/// # Safety
+/// As [`malloc`].
+pub(super) unsafe extern "C" fn realloc(old: Ptr, size: u64, sp: u64, bp: u64) -> Ptr {
     let Some(real) = real!(realloc, extern "C" fn(Ptr, u64) -> Ptr) else { return 0 };
     record::realloc(Caller { sp, bp }, old, size, ApiKind::ReallocFree, ApiKind::Realloc, || real(old, size))
 }

@@ -29,9 +29,16 @@ fn nothrow() -> u64 {
 /// A throwing form: `$imp` returns null for "let the real one do it".
 macro_rules! throwing {
     ($symbol:literal, $name:ident, $sp:literal, $bp:literal, $real:ident, $imp:path) => {
-        #[doc = concat!("`", $symbol, "`")]
+        throwing!(@ [cfg_attr(highwater_preload, unsafe(export_name = $symbol))] $name, $sp, $bp, $real, $imp);
+    };
+    // Reached through [`super::light`].
+    ($name:ident, $sp:literal, $bp:literal, $real:ident, $imp:path) => {
+        throwing!(@ [doc = ""] $name, $sp, $bp, $real, $imp);
+    };
+    (@ [$($exported:tt)*] $name:ident, $sp:literal, $bp:literal, $real:ident, $imp:path) => {
+        #[doc = concat!("`", stringify!($imp), "`")]
         #[unsafe(naked)]
-        #[cfg_attr(highwater_preload, unsafe(export_name = $symbol))]
+        #[$($exported)*]
         pub unsafe extern "C" fn $name() {
             core::arch::naked_asm!(
                 ".cfi_startproc",
@@ -64,8 +71,8 @@ macro_rules! throwing {
     };
 }
 
-throwing!("_Znwm", stub_new, "rsi", "rdx", new, new);
-throwing!("_Znam", stub_new_array, "rsi", "rdx", new_array, new_array);
+throwing!(stub_new, "rsi", "rdx", new, new);
+throwing!(stub_new_array, "rsi", "rdx", new_array, new_array);
 throwing!("_ZnwmSt11align_val_t", stub_new_aligned, "rdx", "rcx", new_aligned, new_aligned);
 throwing!("_ZnamSt11align_val_t", stub_new_array_aligned, "rdx", "rcx", new_array_aligned, new_array_aligned);
 
@@ -152,16 +159,21 @@ nothrow_new!(aligned "_ZnamSt11align_val_tRKSt9nothrow_t", stub_new_array_aligne
     new_array_aligned_nothrow, new_array_aligned_nothrow, NewArrayAlignedNothrow);
 
 macro_rules! delete {
-    ($how:ident 1, $symbol:literal, $stub:ident, $name:ident, $api:ident) => {
-        stub!($symbol, $stub, 1, $name);
-        unsafe extern "C" fn $name(ptr: Ptr, sp: u64, bp: u64) {
+    // Reached through [`super::light`], whose caller's promises hold here.
+    ($how:ident 1, $name:ident, $api:ident) => {
+        #[doc = stringify!($name)]
+        pub(super) unsafe extern "C" fn $name(ptr: Ptr, sp: u64, bp: u64) {
             let Some(real) = real!($name, extern "C" fn(Ptr)) else { return };
             $how::free_around(Caller { sp, bp }, ptr, ApiKind::$api, || real(ptr));
         }
     };
     ($how:ident 2, $symbol:literal, $stub:ident, $name:ident, $api:ident) => {
         stub!($symbol, $stub, 2, $name);
-        unsafe extern "C" fn $name(ptr: Ptr, second: u64, sp: u64, bp: u64) {
+        delete!($how 2, $name, $api);
+    };
+    ($how:ident 2, $name:ident, $api:ident) => {
+        #[doc = stringify!($name)]
+        pub(super) unsafe extern "C" fn $name(ptr: Ptr, second: u64, sp: u64, bp: u64) {
             let Some(real) = real!($name, extern "C" fn(Ptr, u64)) else { return };
             $how::free_around(Caller { sp, bp }, ptr, ApiKind::$api, || real(ptr, second));
         }
@@ -175,10 +187,10 @@ macro_rules! delete {
     };
 }
 
-delete!(record 1, "_ZdlPv", stub_delete, delete, Delete);
-delete!(record 1, "_ZdaPv", stub_delete_array, delete_array, DeleteArray);
-delete!(record 2, "_ZdlPvm", stub_delete_sized, delete_sized, DeleteSized);
-delete!(record 2, "_ZdaPvm", stub_delete_array_sized, delete_array_sized, DeleteArraySized);
+delete!(record 1, delete, Delete);
+delete!(record 1, delete_array, DeleteArray);
+delete!(record 2, delete_sized, DeleteSized);
+delete!(record 2, delete_array_sized, DeleteArraySized);
 delete!(rare 2, "_ZdlPvSt11align_val_t", stub_delete_aligned, delete_aligned, DeleteAligned);
 delete!(rare 2, "_ZdaPvSt11align_val_t", stub_delete_array_aligned, delete_array_aligned, DeleteArrayAligned);
 delete!(rare 3, "_ZdlPvmSt11align_val_t", stub_delete_sized_aligned, delete_sized_aligned, DeleteSizedAligned);

@@ -9,6 +9,7 @@
 
 pub mod by_hand;
 pub mod c;
+pub mod counting;
 pub mod cxx;
 pub mod exec;
 pub mod exit;
