@@ -103,10 +103,17 @@ impl Block {
         self.site = fields.site;
     }
 
-    /// It lives no longer.
+    /// It lives no longer; `next` is kept in its stead.
     #[inline(always)]
-    pub fn end(&mut self) {
+    pub fn end(&mut self, next: u32) {
         self.site = NO_SITE;
+        self.size_api = u64::from(next);
+    }
+
+    /// What [`Block::end`] was told, all ones for [`Block::EMPTY`].
+    #[inline(always)]
+    pub fn next_vacant(&self) -> u32 {
+        self.size_api as u32
     }
 
     /// Takes over another, word by word.
@@ -120,7 +127,8 @@ impl Block {
     }
 
     /// The place of no block: never live, never found.
-    pub const EMPTY: Block = Block { addr: 0, size_api: 0, ns_seqno: 0, thread_seqno: 0, site: NO_SITE };
+    pub const EMPTY: Block =
+        Block { addr: 0, size_api: u32::MAX as u64, ns_seqno: 0, thread_seqno: 0, site: NO_SITE };
 
     #[inline]
     pub fn addr(&self) -> u64 {

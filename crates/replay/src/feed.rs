@@ -187,13 +187,12 @@ impl Keyframes {
             return;
         }
         replay.ends_before(Some(batch.epoch));
-        let blocks = replay.stored_blocks();
+        let count = replay.live_count();
         // Packing one takes a small part of the time of what lies between.
-        self.next =
-            batch.seqno + self.apart.max(if self.apart < APART { 0 } else { 8 * blocks.len() as u64 });
-        let frame = self.packer.pack(start, &replay.thread_states(), &blocks);
-        if let Some(room) = self.room.checked_sub(frame.bytes()) {
-            self.room = room;
+        self.next = batch.seqno + self.apart.max(if self.apart < APART { 0 } else { 8 * count as u64 });
+        let (threads, blocks) = (replay.thread_states(), replay.stored_blocks());
+        if let Some(frame) = self.packer.pack(start, &threads, count, blocks, self.room) {
+            self.room = self.room.saturating_sub(frame.bytes());
             self.packed.push(frame);
         }
     }

@@ -1,11 +1,11 @@
 //! Keyframes for a finished trace: made on the way through a whole replay, and
 //! appended behind what is there, with a new index and trailer.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::error::{BlockKind, TraceError};
-use crate::frame::{BlockHeader, Packed, Packer, TRAILER, parse_trailer, trailer};
+use crate::frame::{BLOCK_HEADER, BlockHeader, Packed, Packer, TRAILER, parse_trailer, trailer};
 use crate::index::KeyframeRef;
 use crate::keyframe::{BLOCKS_A_PART, ThreadState, put_live, put_threads};
 use crate::model::{EndedHow, LiveBlock};
@@ -50,17 +50,28 @@ impl KeyframePacker {
         Some(KeyframePacker(Packer::Zstd(Box::new(compressor))))
     }
 
-    /// Packs the heap as it is at the beginning of a group.
-    pub fn pack(&mut self, start: GroupStart, threads: &[ThreadState], live: &[LiveBlock]) -> PackedKeyframe {
-        let count = live.len().div_ceil(BLOCKS_A_PART).max(1);
-        let mut raw = Vec::new();
+    /// Packs the heap as it is at the beginning of a group: `count` live blocks,
+    /// which `live` gives in their order in the file. `None` where that takes more
+    /// than `room` bytes; then not all blocks are asked for. Beside the result only
+    /// a part of the blocks is held at a time.
+    pub fn pack(
+        &mut self,
+        start: GroupStart,
+        threads: &[ThreadState],
+        count: usize,
+        mut live: impl Iterator<Item = LiveBlock>,
+        room: u64,
+    ) -> Option<PackedKeyframe> {
+        let count = count.div_ceil(BLOCKS_A_PART).max(1);
+        let mut room = room.checked_sub((count * BLOCK_HEADER) as u64)?;
+        let (mut raw, mut blocks) = (Vec::new(), Vec::new());
         let mut parts = Vec::with_capacity(count);
         for part in 0..count {
-            let from = part * BLOCKS_A_PART;
-            let blocks = live.get(from..live.len().min(from + BLOCKS_A_PART)).unwrap_or_default();
+            blocks.clear();
+            blocks.extend(live.by_ref().take(BLOCKS_A_PART));
             raw.clear();
             put_threads(&mut raw, if part == 0 { Some(threads) } else { None });
-            put_live(&mut raw, blocks);
+            put_live(&mut raw, &blocks);
             let header = BlockHeader {
                 kind: BlockKind::Keyframe as u8,
                 serial: start.group,
@@ -71,9 +82,11 @@ impl KeyframePacker {
                 last_epoch: count as u32,
                 ..BlockHeader::default()
             };
-            parts.push(self.0.pack(header, &raw));
+            let packed = self.0.pack(header, &raw);
+            room = room.checked_sub(u64::from(packed.header.stored_len))?;
+            parts.push(packed);
         }
-        PackedKeyframe { start, parts }
+        Some(PackedKeyframe { start, parts })
     }
 }
 
@@ -126,44 +139,93 @@ impl Trace {
         if !same {
             return Ok(0);
         }
-        let mut index = self.index.clone();
-        let (mut out, mut taken) = (Vec::new(), 0);
-        for frame in frames {
-            // (all keyframes) * 4 <= the file with them
-            if (out.len() as u64 + frame.bytes()) * 3 > self.size {
-                continue;
+        // (all keyframes) * 4 <= the file with them
+        let mut room = self.size / 3;
+        let fits = |frame: &&PackedKeyframe| match room.checked_sub(frame.bytes()) {
+            Some(rest) => {
+                room = rest;
+                true
             }
-            taken += 1;
-            for (part, packed) in frame.parts.iter().enumerate() {
-                index.keyframes.push(KeyframeRef {
-                    offset: self.size + out.len() as u64,
-                    seqno: frame.start.seqno,
-                    stamp: frame.start.stamp,
-                    part: part as u32,
-                    parts: frame.parts.len() as u32,
-                });
-                packed.place(&mut out, self.size, self.source.file_id);
-            }
-        }
-        if taken == 0 {
+            None => false,
+        };
+        let taken: Vec<&PackedKeyframe> = frames.iter().filter(fits).collect();
+        if taken.is_empty() {
             return Ok(0);
         }
-        let offset = self.size + out.len() as u64;
-        let header = BlockHeader {
-            kind: BlockKind::Index as u8,
-            count: index.groups.len() as u32,
-            first: self.event_count(),
-            ..BlockHeader::default()
-        };
-        Packer::None.block(&mut out, self.size, self.source.file_id, header, &index.encode());
-        out.extend_from_slice(&trailer(self.source.file_id, offset));
-        if let Err(source) = file.write_all_at(&out, self.size) {
+        if let Err(source) = self.write_keyframes(&file, &taken) {
             let _ = file.set_len(self.size);
             return Err(failed(source));
         }
         if let Ok(modified) = there.modified() {
             let _ = file.set_modified(modified);
         }
-        Ok(taken)
+        Ok(taken.len())
+    }
+
+    /// Writes keyframes behind what is there, then the index and the trailer.
+    fn write_keyframes(&self, file: &File, frames: &[&PackedKeyframe]) -> std::io::Result<()> {
+        let mut index = self.index.clone();
+        let (mut out, mut offset) = (Vec::new(), self.size);
+        for frame in frames {
+            for (part, packed) in frame.parts.iter().enumerate() {
+                index.keyframes.push(KeyframeRef {
+                    offset,
+                    seqno: frame.start.seqno,
+                    stamp: frame.start.stamp,
+                    part: part as u32,
+                    parts: frame.parts.len() as u32,
+                });
+                out.clear();
+                packed.place(&mut out, offset, self.source.file_id);
+                file.write_all_at(&out, offset)?;
+                offset += out.len() as u64;
+            }
+        }
+        let header = BlockHeader {
+            kind: BlockKind::Index as u8,
+            count: index.groups.len() as u32,
+            first: self.event_count(),
+            ..BlockHeader::default()
+        };
+        out.clear();
+        Packer::None.block(&mut out, offset, self.source.file_id, header, &index.encode());
+        out.extend_from_slice(&trailer(self.source.file_id, offset));
+        file.write_all_at(&out, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_event::api::ApiKind;
+
+    /// Where a pack of two parts that has this much room ends, and how many blocks it asked for.
+    fn pack(room: u64) -> (Option<u64>, usize) {
+        let start = GroupStart { seqno: 7, group: 1, stamp: 9 };
+        let block = |i: u64| LiveBlock {
+            addr: i.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            size: i,
+            usable: None,
+            node: 1,
+            thread: 0,
+            api: ApiKind::Malloc,
+            seqno: i,
+            ns: i,
+        };
+        let (mut asked, count) = (0, 2 * BLOCKS_A_PART);
+        let live = (0..count as u64).map(block).inspect(|_| asked += 1);
+        let frame = KeyframePacker::new().expect("memory").pack(start, &[], count, live, room);
+        (frame.map(|frame| frame.bytes()), asked)
+    }
+
+    #[test]
+    fn a_keyframe_that_cannot_fit_is_not_built() {
+        let (bytes, asked) = pack(u64::MAX);
+        let bytes = bytes.expect("room");
+        assert_eq!(asked, 2 * BLOCKS_A_PART);
+        assert_eq!(pack(bytes), (Some(bytes), asked));
+        assert_eq!(pack(bytes - 1), (None, asked));
+        assert_eq!(pack(bytes / 3), (None, BLOCKS_A_PART));
+        assert_eq!(pack(2 * BLOCK_HEADER as u64 - 1), (None, 0));
     }
 }

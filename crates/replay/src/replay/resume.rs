@@ -106,23 +106,23 @@ impl Replay {
         states.collect()
     }
 
+    /// How many blocks are alive.
+    pub fn live_count(&self) -> usize {
+        self.table.count()
+    }
+
     /// The live blocks as a keyframe holds them, by address.
-    pub fn stored_blocks(&self) -> Vec<Stored> {
-        let mut blocks: Vec<Stored> = self
-            .live()
-            .map(|block| Stored {
-                addr: block.addr,
-                size: block.size,
-                usable: block.usable,
-                node: block.node,
-                thread: block.thread,
-                api: block.api,
-                seqno: block.seqno,
-                ns: block.ns,
-            })
-            .collect();
-        blocks.sort_unstable_by_key(|block| block.addr);
-        blocks
+    pub fn stored_blocks(&self) -> impl Iterator<Item = Stored> + '_ {
+        self.table.live_by_addr().map(|block| self.live_block(block)).map(|block| Stored {
+            addr: block.addr,
+            size: block.size,
+            usable: block.usable,
+            node: block.node,
+            thread: block.thread,
+            api: block.api,
+            seqno: block.seqno,
+            ns: block.ns,
+        })
     }
 
     /// Would a replay from a keyframe at `seqno` have come to the same as this
