@@ -119,6 +119,8 @@ pub struct Survivors {
     pub of: usize,
     /// Blocks of these epochs that are alive.
     pub blocks: u64,
+    /// Epochs that count, from the oldest with a survivor on.
+    pub since: usize,
     /// `with` of `of`, but of at least [`LEAST`].
     pub share: f64,
     /// See the module.
@@ -129,6 +131,13 @@ impl Survivors {
     /// What sites are ordered by.
     pub fn score(&self) -> f64 {
         self.blocks as f64 * self.share * self.share * self.evenness
+    }
+
+    /// Are there some here and some there? What a queue holds is all young, what a
+    /// buffer holds is younger still; what was made once for each of several things
+    /// that came up (a histogram for each command) has gaps.
+    pub fn patchy(&self) -> bool {
+        self.with > 0 && (self.with as f64) < 0.7 * self.since as f64
     }
 
     /// Do they go through the whole life of the site?
@@ -198,6 +207,25 @@ impl Signs {
         self.exit_blocks < self.blocks.div_ceil(2) && run.evidence.tidied()
     }
 
+    /// Is what grows too young to be told from one step of the run, a library that
+    /// sets itself up? In its last quarter, by its events and by its time: a server
+    /// makes most blocks while it starts and serves for most of the time.
+    pub fn young(&self, run: &Run<'_>) -> bool {
+        let from = |survivors: Survivors| {
+            if survivors.with == 0 { survivors.of } else { survivors.since }
+        };
+        let few = self.survivors.is_some_and(|survivors| from(survivors) < EPOCHS / 4);
+        let whole = run.times.last().copied().unwrap_or_default();
+        few && self.growth.as_ref().is_none_or(|growth| growth.bytes.seconds < whole / 4.0)
+    }
+
+    /// Did it stop growing? A table that a long start fills outlives the scraps of
+    /// its filling, and is no leak.
+    pub fn stands(&self) -> bool {
+        let goes_on = |judged: &Judged| matches!(judged.class, Class::Linear | Class::Exp);
+        self.growth.as_ref().is_some_and(|growth| !goes_on(&growth.bytes) && !goes_on(&growth.blocks))
+    }
+
     /// Does it grow?
     pub fn grows(&self) -> bool {
         self.growth.as_ref().is_some_and(|growth| growth.grows)
@@ -225,7 +253,9 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
     };
     let (sum, squares) = rates().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));
     let evenness = if squares > 0.0 { sum * sum / (squares * closed.len() as f64) } else { 0.0 };
+    let since = alive.iter().position(|&alive| alive > 0).map_or(0, |first| alive.len() - first);
     Survivors {
+        since,
         with,
         of: closed.len(),
         blocks: alive.iter().sum(),

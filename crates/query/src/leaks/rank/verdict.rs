@@ -74,9 +74,7 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
     let of = |verdict, confidence, folded| (verdict, confidence, folded);
     // Given back in the end: only what works and lets go, and still grows, leaks.
     let given_back = signs.given_back(run);
-    // What begins in the last quarter of a run may be one step of it: a library that
-    // sets itself up.
-    let young = signs.survivors.is_some_and(|survivors| survivors.of < 4);
+    let patchy = signs.young(run) || signs.survivors.is_some_and(|survivors| survivors.patchy());
     let (verdict, confidence, folded) = if lost {
         if throughout { of(Verdict::Leak, 0.98, false) } else { of(Verdict::Leak, 0.9, false) }
     } else if signs.found.indirect_blocks > 0 && !growing {
@@ -84,9 +82,9 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
         of(Verdict::Leak, 0.6, true)
     } else if run.windows > 1 && windows == run.windows {
         of(Verdict::Leak, 0.9, false)
-    } else if throughout && stale && !given_back {
+    } else if throughout && stale && !given_back && !signs.stands() {
         of(if run.scanned { Verdict::Growth } else { Verdict::Leak }, if growing { 0.9 } else { 0.75 }, false)
-    } else if growing && !young && !(given_back && (run.churn < 0.25 || !throughout)) {
+    } else if growing && (throughout || !patchy) && !(given_back && (run.churn < 0.25 || !throughout)) {
         of(Verdict::Growth, if throughout { 0.7 } else { 0.5 }, false)
     } else if signs.at_start {
         of(Verdict::StartUp, 0.8, true)
