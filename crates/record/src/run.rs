@@ -220,13 +220,23 @@ const BUSY: Duration = Duration::from_millis(2);
 /// How long to sleep after an epoch that took `taken` bytes, the fullest ring being
 /// `fullest` 256ths full, and that a sleep of `last` went before. Each look costs
 /// system calls and cold caches, so it should be worth it: a sixteenth of a ring.
-fn nap(last: Duration, taken: u64, fullest: u64) -> Duration {
+///
+/// `own_times`: every event reads the clock for itself, so that no time depends on how
+/// often we look. Then a trickle needs no more looks than nothing at all. (Should a
+/// flood begin, the first full ring wakes us.)
+fn nap(last: Duration, taken: u64, fullest: u64, own_times: bool) -> Duration {
     match (taken, fullest) {
         (0, _) => (last * 2).min(SLEEPS.1),
+        (_, 0) if own_times => (last * 2).min(SLEEPS.1),
         (_, 65..) => (last / 2).clamp(SLEEPS.0, BUSY),
         (_, 16..) => last.min(BUSY),
         _ => (last * 2).min(BUSY),
     }
+}
+
+/// Does every event read the clock for itself?
+fn own_times(image: &Image) -> bool {
+    image.memory.header().options & OPT_SAMPLE != 0
 }
 
 /// Runs `command` and records it.
@@ -502,7 +512,7 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32, mut control: Optio
             // The next image is about to come, and may not stay long either.
             SHORT
         } else {
-            nap(sleep, taken, image.fullest())
+            nap(sleep, taken, image.fullest(), own_times(image))
         };
         if image.memory.header().options & highwater_event::layout::OPT_LEAK_CHECK != 0 {
             crate::scan::stop::release_late(pid);
@@ -648,7 +658,7 @@ mod follow_by_hand {
                 image.chores();
                 image.flush();
             }
-            sleep = nap(sleep, taken, image.fullest());
+            sleep = nap(sleep, taken, image.fullest(), own_times(image));
             futex_wait(&image.memory.header().recorder.doorbell, bell, sleep);
         }
     }
@@ -714,14 +724,17 @@ mod tests {
 
     #[test]
     fn the_recorder_sleeps_longer_when_little_comes_and_never_until_a_ring_is_full() {
-        let after = |mut sleep, taken, fullest| {
+        let sleeps = |mut sleep, taken, fullest, own_times| {
             for _ in 0..20 {
-                sleep = nap(sleep, taken, fullest);
+                sleep = nap(sleep, taken, fullest, own_times);
             }
             sleep
         };
+        let after = |sleep, taken, fullest| sleeps(sleep, taken, fullest, false);
         assert_eq!(after(SHORT, 0, 0), SLEEPS.1);
         assert_eq!(after(SLEEPS.1, 100, 0), BUSY, "events come again");
+        assert_eq!(sleeps(BUSY, 100, 0, true), SLEEPS.1, "a trickle of events that know their times");
+        assert_eq!(sleeps(SLEEPS.1, 1 << 17, 32, true), BUSY, "a flood");
         assert_eq!(after(SHORT, 1 << 19, 128), SLEEPS.0);
         assert_eq!(after(SHORT, 1 << 17, 32), SHORT, "well as it is");
     }
