@@ -96,6 +96,13 @@ fn a_site_that_survives_every_action_is_the_leak_and_a_clean_program_has_none() 
             found["sites"].as_array().unwrap().iter().filter_map(|site| site["line"].as_u64()).collect();
         assert!(other.contains(&line_of("TABLE")), "it survives one action: {found:#}");
     }
+    let sarif = Highwater::command(["leaks", "--windows", "act", "--format", "sarif"])
+        .arg(folder.path().join("trace.hwt"))
+        .run()
+        .expect_code(0);
+    let sarif: serde_json::Value = serde_json::from_slice(&sarif.out).expect("SARIF");
+    let text = sarif["runs"][0]["results"][0]["message"]["text"].as_str().expect("a text");
+    assert!(text.contains("leaked by forget: 3 of 3 actions, 2 blocks each."), "{text}");
     let gcc = Highwater::command(["leaks", "--windows", "act", "--format", "gcc"])
         .arg(folder.path().join("trace.hwt"))
         .run()

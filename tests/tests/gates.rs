@@ -81,11 +81,15 @@ fn a_double_free_fails_a_run_only_where_it_was_asked_for() {
 #[test]
 fn a_gate_that_cannot_be_judged_has_not_passed() {
     let recorded = run(&["-q"], "leaks");
-    let ended = check(&recorded, &["--fail-on", "leak=definite,leak=window", "--json"]).expect_code(1);
+    let ended =
+        check(&recorded, &["--fail-on", "leak=definite,leak=window,leak=growth", "--json"]).expect_code(1);
     let gates = json(&ended);
     assert_eq!(gates["gates"][0]["passed"], false);
     assert!(gates["gates"][0]["reason"].as_str().unwrap().starts_with("not scanned"), "{gates:#}");
-    assert!(gates["gates"][1]["reason"].as_str().unwrap().contains("no marks"), "{gates:#}");
+    assert!(gates["gates"][2]["reason"].as_str().unwrap().contains("no marks"), "{gates:#}");
+    // Few blocks, and some of them are left: whether they grow nobody can say.
+    assert_eq!(gates["gates"][1]["passed"], false);
+    assert_eq!(gates["gates"][1]["reason"], "too few events to see anything grow", "{gates:#}");
     let bad = check(&recorded, &["--fail-on", "leeks"]).expect_code(2).stderr();
     assert!(bad.contains("`leeks` is nothing to fail on"), "{bad}");
     let bad = run(&["--fail-on", "leeks"], "leaks").expect_code(125).ended.stderr();

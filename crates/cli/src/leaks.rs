@@ -12,7 +12,7 @@ use highwater_query::leaks::reach::{self, Scanned};
 use highwater_query::leaks::report::{self, Leaks};
 use highwater_query::leaks::suppressions::Suppressions;
 use highwater_query::{By, Session, Stats, units};
-use highwater_render::finding::{Finding, Judged};
+use highwater_render::finding::{Finding, Judged, Left};
 use highwater_render::sites::{self, LeaksJson};
 use highwater_render::{gcc, github, junit, place, sarif, suspects};
 use highwater_replay::{Replay, Until};
@@ -301,14 +301,13 @@ fn window(args: &Args, colour: Colour, session: &mut Session, rules: &Suppressio
         trace::warn(&stats);
     }
     let mut out = output::stdout();
-    let groups = found.groups();
     match format {
-        _ if args.gen_suppressions => out.write_all(report::generate(&groups).as_bytes())?,
+        _ if args.gen_suppressions => out.write_all(report::generate(&found.groups()).as_bytes())?,
         Format::Text => windows::text(&mut out, colour, session, &found, by, args.limit())?,
         Format::Json => {
             highwater_render::windows::json(&mut out, session, &stats, &found, by, args.blocks)?;
         }
-        other => for_machines(&mut out, other, session, &groups)?,
+        other => for_machines(&mut out, other, session, &Left::of(&found))?,
     }
     out.flush()?;
     if format == Format::Text {

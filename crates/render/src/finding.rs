@@ -2,6 +2,7 @@
 //! leaks.
 
 use highwater_query::Group;
+use highwater_query::leaks::actions::{Actions, Kept};
 use highwater_query::leaks::rank::{Ranking, Suspect, Verdict};
 
 /// Something that those formats list.
@@ -12,6 +13,11 @@ pub trait Finding {
     /// What it was judged to be, where it was judged.
     fn verdict(&self) -> Option<Verdict> {
         None
+    }
+
+    /// What became of the blocks, or why they count: half a sentence.
+    fn fate(&self) -> String {
+        "alive at the end, never given back".to_string()
     }
 
     /// Is it suspected? Else it is listed only because it is alive at the end.
@@ -39,11 +45,33 @@ impl Finding for Group {
     }
 }
 
+/// What windows left behind, by [`Actions::all`].
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a>(&'a Kept);
+
+impl<'a> Left<'a> {
+    /// The sites that survive in every window.
+    pub fn of(actions: &'a Actions) -> Vec<Left<'a>> {
+        actions.all.iter().map(Left).collect()
+    }
+}
+
+impl Finding for Left<'_> {
+    fn group(&self) -> &Group {
+        &self.0.group
+    }
+
+    fn fate(&self) -> String {
+        self.0.reason()
+    }
+}
+
 /// A judged site.
 #[derive(Clone, Debug)]
 pub struct Judged {
     group: Group,
     verdict: Verdict,
+    reason: String,
     suspected: bool,
 }
 
@@ -54,6 +82,10 @@ impl Finding for Judged {
 
     fn verdict(&self) -> Option<Verdict> {
         Some(self.verdict)
+    }
+
+    fn fate(&self) -> String {
+        self.reason.clone()
     }
 
     fn is_suspected(&self) -> bool {
@@ -69,6 +101,7 @@ impl Judged {
         let of = |suspect: &Suspect, suspected| Judged {
             group: suspect.group.clone(),
             verdict: suspect.verdict,
+            reason: suspect.reason.clone(),
             suspected,
         };
         let suspects = ranking.suspects.iter().map(|suspect| of(suspect, true));

@@ -128,7 +128,7 @@ pub fn write<W: Write>(out: &mut W, findings: &[impl Finding], base: &Path) -> i
         "id": "leak",
         "name": "MemoryLeak",
         "shortDescription": {"text": "Memory that is never given back"},
-        "fullDescription": {"text": "Blocks from this place were alive when the recording ended."},
+        "fullDescription": {"text": "Blocks from this place were not given back, or grow in number."},
         "defaultConfiguration": {"level": "error"},
     }]);
     let results = findings
@@ -137,8 +137,7 @@ pub fn write<W: Write>(out: &mut W, findings: &[impl Finding], base: &Path) -> i
             let group = finding.group();
             let by = group.stack.site().map_or_else(|| "an unknown function".to_string(), function_name);
             let amount = place::amount(group.bytes, group.blocks);
-            let text =
-                format!("{amount} leaked by {by}: alive at the end, never given back{}.", finding.remark());
+            let text = format!("{amount} leaked by {by}: {}{}.", finding.fate(), finding.remark());
             let mut value = result("leak", 0, text, Some(group), base);
             if let Some(map) = value.as_object_mut() {
                 map.insert("level".into(), finding.level().into());

@@ -339,17 +339,10 @@ impl Check<'_> {
                     }
                 }
             },
-            Finding::LeakGrowth => {
-                let evidence = Evidence::collect(self.session, Until::End, Slicing::Events)?;
-                let options = rank::Options { method: rank::Method::Growth, ..rank::Options::default() };
-                let ranking =
-                    rank::rank(self.session, &evidence, &rank::Findings::default(), rules, &options);
-                let grows = |suspect: &rank::Suspect| {
-                    matches!(suspect.verdict, rank::Verdict::Leak | rank::Verdict::Growth)
-                };
-                let sites = ranking.suspects.into_iter().filter(grows).map(|suspect| suspect.group).collect();
-                leaked(finding, sites)
-            }
+            Finding::LeakGrowth => match self.growth(rules)? {
+                Ok(sites) => leaked(finding, sites),
+                Err(reason) => gate(0, true, Vec::new(), Some(reason)),
+            },
             Finding::LeakWindow => {
                 let marks = self.session.facts().marks.clone();
                 match window::series(&marks) {
@@ -377,6 +370,23 @@ impl Check<'_> {
         self.gates.push(gate);
         self.gates.last_mut().into_iter().for_each(|gate| gate.sites.truncate(MOST_SITES));
         Ok(())
+    }
+
+    /// The sites that grow, or why that cannot be told.
+    fn growth(&mut self, rules: &Suppressions) -> Result<Result<Vec<Group>, String>, QueryError> {
+        let evidence = Evidence::collect(self.session, Until::End, Slicing::Events)?;
+        let options = rank::Options { method: rank::Method::Growth, ..rank::Options::default() };
+        let ranking = rank::rank(self.session, &evidence, &rank::Findings::default(), rules, &options);
+        let grows =
+            |suspect: &rank::Suspect| matches!(suspect.verdict, rank::Verdict::Leak | rank::Verdict::Growth);
+        let sites: Vec<Group> =
+            ranking.suspects.into_iter().filter(grows).map(|suspect| suspect.group).collect();
+        // Where nothing is left there is nothing that could have grown.
+        let mut left = || !report::live(self.session, self.replay, By::Site, rules).groups.is_empty();
+        match ranking.missing.into_iter().next() {
+            Some(reason) if sites.is_empty() && left() => Ok(Err(reason)),
+            _ => Ok(Ok(sites)),
+        }
     }
 
     fn site(&mut self, budget: &SiteBudget, rules: &Suppressions) {

@@ -8,7 +8,7 @@
 
 /// Buckets: lifetimes of 2^63 ns and more share the last.
 const BUCKETS: usize = 64;
-/// Frees below which a site has no lifetimes of its own to go by.
+/// Frees (seen, not stood for by a sample) below which a site has no lifetimes of its own to go by.
 pub const MIN_FREES: u64 = 16;
 /// A block is stale from so many times the age that 99 of 100 freed blocks did
 /// not reach. Buckets are powers of two, so four means at least two.
@@ -22,11 +22,13 @@ const HELD: f64 = 0.8;
 pub struct Lifetimes {
     freed: [u32; BUCKETS],
     count: u64,
+    /// Calls that counted: fewer than `count` where each block stands for several.
+    seen: u64,
 }
 
 impl Default for Lifetimes {
     fn default() -> Self {
-        Lifetimes { freed: [0; BUCKETS], count: 0 }
+        Lifetimes { freed: [0; BUCKETS], count: 0, seen: 0 }
     }
 }
 
@@ -48,6 +50,7 @@ impl Lifetimes {
         let count = &mut self.freed[bucket(ns)];
         *count = count.saturating_add(blocks);
         self.count = self.count.saturating_add(blocks.into());
+        self.seen += 1;
     }
 
     /// Adds another site's.
@@ -56,6 +59,7 @@ impl Lifetimes {
             *mine = mine.saturating_add(theirs);
         }
         self.count += other.count;
+        self.seen += other.seen;
     }
 
     /// Freed blocks.
@@ -84,7 +88,7 @@ impl Lifetimes {
     /// From this age on a live block is stale, ns. `None` where too few blocks
     /// were freed to tell.
     pub fn stale_age(&self) -> Option<u64> {
-        if self.count < MIN_FREES {
+        if self.seen < MIN_FREES {
             return None;
         }
         Some(self.quantile(0.99)?.saturating_mul(TIMES))

@@ -172,6 +172,17 @@ fn a_site_that_grows_all_the_time_fails_and_one_that_goes_up_and_down_does_not()
 }
 
 #[test]
+fn growth_passed_in_a_run_that_was_too_short_to_see_any() {
+    let wanted = Wanted { findings: vec![Finding::LeakGrowth], ..Wanted::default() };
+    let short = gates(made(), &wanted);
+    assert!(!short[0].passed());
+    assert_eq!(short[0].unknown.as_deref(), Some("too few events to see anything grow"));
+    // Of which nothing is left: that has not grown.
+    let empty = gates(made().free(0, 0x10), &wanted);
+    assert!(empty[0].passed(), "{empty:?}");
+}
+
+#[test]
 fn words_of_fail_on_are_read() {
     assert_eq!("leak".parse(), Ok(FailOn(vec![Finding::LeakExit])));
     assert_eq!("any".parse::<FailOn>().unwrap().0.len(), 4);

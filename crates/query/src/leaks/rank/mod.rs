@@ -283,12 +283,12 @@ pub fn rank(
     ranking.full_in = options.limit.zip(ranking.heap.as_ref()).and_then(|(limit, heap)| {
         forecast::reaches(limit as f64, ranking.heap_bytes as f64, &heap.bytes.slope)
     });
-    ranking.missing = missing(session, evidence, findings, options);
+    ranking.missing = missing(session, &run, findings, options);
     ranking
 }
 
 /// What methods that were asked for could not do.
-fn missing(session: &Session, evidence: &Evidence, findings: &Findings, options: &Options) -> Vec<String> {
+fn missing(session: &Session, run: &signs::Run<'_>, findings: &Findings, options: &Options) -> Vec<String> {
     let asked = |method| options.method == method;
     let mut missing = Vec::new();
     if asked(Method::Unreachable) && findings.reach.is_none() {
@@ -301,13 +301,14 @@ fn missing(session: &Session, evidence: &Evidence, findings: &Findings, options:
     if asked(Method::Exit) && !exits {
         missing.push("the program did not exit by itself: what is alive was in use then".to_string());
     }
-    if (asked(Method::Growth) || asked(Method::Stale)) && !evidence.levels {
+    if (asked(Method::Growth) || asked(Method::Stale)) && !run.evidence.levels {
         missing.push(
             "recorded with --live-only: what was freed is not known, so nothing can be seen to grow"
                 .to_string(),
         );
-    } else if (asked(Method::Growth) || asked(Method::Stale)) && evidence.slices.len() < signs::MIN_SLICES {
-        missing.push("too few events to see anything grow".to_string());
+    } else if (asked(Method::Growth) || asked(Method::Stale)) && !run.long {
+        let what = if run.sampled { "the sample is too small" } else { "too few events" };
+        missing.push(format!("{what} to see anything grow"));
     }
     missing
 }

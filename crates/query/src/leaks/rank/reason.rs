@@ -80,7 +80,8 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged, held: Option<Stri
             parts.push("alive at exit, while others from the same place were freed".to_string());
         }
         _ if parts.is_empty() && signs.exit_blocks > 0 && run.exited => {
-            parts.push("alive at exit".to_string())
+            let more = if run.sampled && !run.long { "; the sample is too small to tell more" } else { "" };
+            parts.push(format!("alive at exit{more}"));
         }
         _ if parts.is_empty() => parts.push("alive at the end of the recording".to_string()),
         _ => {}

@@ -42,6 +42,8 @@ pub struct Run<'a> {
     pub windows: u64,
     /// Is the run long enough for survivors and growth?
     pub long: bool,
+    /// Is only a sample of it known?
+    pub sampled: bool,
     /// What growth is.
     pub trend: Trend,
     /// Ends of the slices that count, seconds.
@@ -72,6 +74,7 @@ impl<'a> Run<'a> {
             scanned: findings.reach.is_some(),
             windows: findings.windows,
             long: slices >= MIN_SLICES,
+            sampled: evidence.replay.totals().sampled.rate > 0,
             trend: options.trend,
             times,
             churn: freed as f64 / (born + freed).max(1) as f64,
@@ -119,6 +122,8 @@ pub struct Survivors {
     pub of: usize,
     /// Blocks of these epochs that are alive.
     pub blocks: u64,
+    /// Blocks of the site that were seen alive: each of a sample stands for several.
+    pub seen: u64,
     /// Epochs that count, from the oldest with a survivor on.
     pub since: usize,
     /// `with` of `of`, but of at least [`LEAST`].
@@ -142,7 +147,7 @@ impl Survivors {
 
     /// Do they go through the whole life of the site?
     pub fn throughout(&self) -> bool {
-        self.with >= 4 && self.share >= 0.7 && self.blocks >= 5
+        self.with >= 4 && self.share >= 0.7 && self.blocks >= 5 && self.seen >= 5
     }
 }
 
@@ -184,7 +189,7 @@ impl Signs {
         let slices = spread.born.len();
         let first = spread.born.iter().position(|&born| born > 0).unwrap_or(slices);
         let last = spread.born.iter().rposition(|&born| born > 0).unwrap_or(slices);
-        let allocations: u64 = site.stacks.iter().map(|stack| stack.allocations).sum();
+        let allocations = site.allocations();
         Signs {
             allocations,
             frees: allocations.saturating_sub(site.blocks),
@@ -255,6 +260,7 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
     let evenness = if squares > 0.0 { sum * sum / (squares * closed.len() as f64) } else { 0.0 };
     let since = alive.iter().position(|&alive| alive > 0).map_or(0, |first| alive.len() - first);
     Survivors {
+        seen: site.seen,
         since,
         with,
         of: closed.len(),

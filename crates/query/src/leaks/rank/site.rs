@@ -44,6 +44,10 @@ pub struct Site<'a> {
     /// Older than [`Lifetimes::stale_age`]: blocks, bytes.
     pub old: (u64, u64),
     old_variance: u64,
+    /// How many blocks of the record `blocks` stands for: fewer, of a sample.
+    pub seen: u64,
+    /// Allocations and frees of stacks of which only totals are known.
+    totals_only: (u64, u64),
     /// Time of the earliest birth among the judged blocks, ns.
     pub oldest_ns: u64,
     stale_age: Option<u64>,
@@ -74,6 +78,11 @@ impl Site<'_> {
         (spread, bytes)
     }
 
+    /// Blocks made.
+    pub fn allocations(&self) -> u64 {
+        self.stacks.iter().map(|stack| stack.allocations).fold(self.totals_only.0, u64::saturating_add)
+    }
+
     /// What the methods count of it.
     pub fn group(&self, signs: &Signs, method: Method) -> Group {
         let found = &self.found;
@@ -89,10 +98,11 @@ impl Site<'_> {
             }
             Method::Growth | Method::All => (self.bytes, self.blocks, self.variance),
         };
-        let allocations = self.stacks.iter().map(|stack| stack.allocations).sum();
+        let allocations = self.allocations();
+        let frees = self.stacks.iter().map(|stack| stack.frees).fold(self.totals_only.1, u64::saturating_add);
         let counts = Counts {
             allocations,
-            frees: self.stacks.iter().map(|stack| stack.frees).sum(),
+            frees,
             live_blocks: self.exit_blocks,
             live_bytes: self.exit_bytes,
             live_variance: self.exit_variance,
@@ -180,6 +190,21 @@ impl<'a> Groups<'a> {
                 group.stack = blamed(stack, site);
             }
         }
+        // Stacks whose blocks were all left out of the record have their part in
+        // what their sites made.
+        for totals in evidence.replay.sites() {
+            if totals.allocations == 0 || groups.by_node.contains_key(&totals.node) {
+                continue;
+            }
+            let stack = session.stack(totals.node);
+            let label = label(&stack, wrappers.blame(&stack));
+            if rules.rule(&stack).is_none()
+                && let Some(site) = keys.get(&label).and_then(|&at| groups.sites.get_mut(at as usize))
+            {
+                site.totals_only.0 = site.totals_only.0.saturating_add(totals.allocations);
+                site.totals_only.1 = site.totals_only.1.saturating_add(totals.frees);
+            }
+        }
         groups
     }
 
@@ -194,6 +219,7 @@ impl<'a> Groups<'a> {
                 continue;
             };
             let weight = evidence.replay.weight(block.size, block.seqno);
+            site.seen += 1;
             site.blocks = site.blocks.saturating_add(weight.blocks);
             site.bytes = site.bytes.saturating_add(weight.bytes);
             site.variance = site.variance.saturating_add(weight.variance);
@@ -237,6 +263,8 @@ impl Site<'_> {
             survivors: FxHashMap::default(),
             old: (0, 0),
             old_variance: 0,
+            seen: 0,
+            totals_only: (0, 0),
             oldest_ns: u64::MAX,
             stale_age: None,
         }

@@ -88,7 +88,7 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
         of(Verdict::Growth, if throughout { 0.7 } else { 0.5 }, false)
     } else if signs.at_start {
         of(Verdict::StartUp, 0.8, true)
-    } else if run.exited && !run.scanned && signs.exit_blocks > 0 && !run.long {
+    } else if run.exited && !run.scanned && signs.exit_blocks > 0 && !run.long && !run.sampled {
         // Nothing but that it was there at the end. That others of the same place
         // were freed makes it odd.
         let odd = signs.frees > 0;
