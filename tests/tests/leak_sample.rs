@@ -23,7 +23,7 @@ fn leaks(recorded: &Recorded, key: &str) -> Vec<Value> {
 #[test]
 fn a_leak_keeps_its_verdict_in_a_sample() {
     for (name, verdict) in [("loop", "GROWTH"), ("map_grows", "GROWTH"), ("error_path", "LEAK")] {
-        let recorded = record(&["-q", "--sample", "512"], name);
+        let recorded = record(&["-q", "--sample", "128"], name);
         let found = leaks(&recorded, "suspects");
         assert_eq!(scenario(name).place(&found), Some(1), "{name}: {found:#?}");
         assert_eq!(found[0]["verdict"], verdict, "{name}");
