@@ -61,5 +61,5 @@ fn what_the_end_gave_back_was_said_to_be_pointed_to_still() {
     let (suspect, text) = of_corpus("freed_at_the_end");
     assert_eq!(suspect["verdict"], "GROWTH", "{suspect:#}");
     assert!(suspect["held_by"].is_null(), "{suspect:#}");
-    assert!(text.contains("stayed until the program ended") && !text.contains("points to it"), "{text}");
+    assert!(text.contains("stayed until the program tidied up") && !text.contains("points to it"), "{text}");
 }

@@ -40,6 +40,26 @@ fn each_kind_of_growth_is_called_what_it_is() {
 }
 
 #[test]
+fn the_limits_of_the_programs_memory_are_recorded() {
+    let leaker = Program::new("leaker.c").build();
+    let folder = highwater_tests::folder();
+    let trace = folder.path().join("limited.hwt");
+    Highwater::plain("/bin/sh")
+        .args(["-c", "ulimit -d 1048576; exec \"$0\" \"$@\""])
+        .arg(Highwater::path())
+        .args(["run", "-q", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(leaker)
+        .args(["linear", "400"])
+        .run()
+        .expect_code(0);
+    let heap = &Highwater::json(&["leaks"], &trace)["heap"];
+    assert_eq!((heap["limit"].as_u64(), heap["limit_of"].as_str()), (Some(1 << 30), Some("RLIMIT_DATA")));
+    assert!(heap["limit_in"].as_f64().is_some_and(|seconds| seconds > 0.0), "{heap:#}");
+}
+
+#[test]
 fn slices_of_edleak_are_judged_by_each_trend() {
     let folder = highwater_tests::folder();
     let file = folder.path().join("slices.json");

@@ -15,6 +15,7 @@ use highwater_trace::{TraceError, Writer, WriterOptions};
 use crate::control::Status;
 use crate::counted;
 use crate::drain::Drain;
+use crate::limits;
 use crate::live::{Answer, Live, Sliced, Whose};
 use crate::lsan;
 use crate::memory::{Memory, futex_wake};
@@ -110,6 +111,7 @@ impl Image {
             host: names::host(),
             options: options.remarks(),
             suppressions: lsan::suppressions(&exe),
+            memory_limits: limits::of(pid),
         };
         let how = WriterOptions {
             overwrite: options.force,

@@ -17,6 +17,7 @@
 //! | [`control`] | the socket of a live recording: marks, status, stop |
 //! | [`live`] | a replay of what is being recorded, for slices |
 //! | [`lsan`] | what the program tells LeakSanitizer about its leaks |
+//! | [`limits`] | how much memory the target may have |
 //! | [`names`] | output file names |
 //! | [`signals`] | passing signals on, waking up when the target ends |
 
@@ -29,6 +30,7 @@ pub mod error;
 pub mod file_bytes;
 pub mod image;
 pub mod launch;
+pub mod limits;
 pub mod live;
 pub mod lsan;
 pub mod memory;

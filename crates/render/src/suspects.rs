@@ -70,7 +70,7 @@ pub fn text<W: Write>(
         )?,
     }
     if let Some(heap) = ranking.heap.as_ref().filter(|heap| heap.grows) {
-        for line in wrap(&heap_line(heap, ranking.full_in), look.width) {
+        for line in wrap(&heap_line(heap, ranking), look.width) {
             writeln!(out, "{line}")?;
         }
     }
@@ -93,12 +93,22 @@ fn total(suspects: &[Suspect]) -> (u64, u64) {
     })
 }
 
-fn heap_line(heap: &Growth, full: Option<forecast::Range>) -> String {
+fn heap_line(heap: &Growth, ranking: &Ranking) -> String {
     let mut text = format!("the heap grows by {}", words::rate(&heap.bytes));
-    if let Some(full) = full {
-        text += &format!("; the limit is reached in {}", words::time(full.value));
-        if full.value > forecast::REACH * heap.bytes.seconds {
-            text += &format!(" if it goes on as in the {} seen", words::time(heap.bytes.seconds));
+    let Some((limit, full)) = ranking.limit.as_ref().zip(ranking.full_in) else { return text };
+    let near = full.value <= forecast::REACH * heap.bytes.seconds;
+    match &limit.of {
+        Some(of) if near => {
+            let (size, time) = (bytes(limit.bytes), words::time(full.value));
+            text += &format!("; it alone reaches the limit of {size} ({of}) in {time}");
+        }
+        // Nobody has asked, and it is far off.
+        Some(_) => {}
+        None => {
+            text += &format!("; the limit is reached in {}", words::time(full.value));
+            if !near {
+                text += &format!(" if it goes on as in the {} seen", words::time(heap.bytes.seconds));
+            }
         }
     }
     text
@@ -201,7 +211,8 @@ fn folded<W: Write>(
         .into_iter()
         .filter_map(of)
         .collect();
-    let text = format!("not suspected: {}; --all shows them", parts.join(", "));
+    let more = if ranking.scanned { "" } else { ", `run --leak-check` tells which of them are lost" };
+    let text = format!("not suspected: {}; --all shows them{more}", parts.join(", "));
     writeln!(out, "\n{dim}{}{dim:#}", wrap(&text, look.width).join("\n"))
 }
 
@@ -243,6 +254,10 @@ pub fn json<W: Write>(json: &mut Json<W>, ranking: &Ranking) -> io::Result<()> {
         json.key("heap")?;
         json.begin_object()?;
         json_growth(json, heap, ranking.heap_bytes)?;
+        if let Some(limit) = &ranking.limit {
+            json.field_u64("limit", limit.bytes)?;
+            json.field_opt_str("limit_of", limit.of.as_deref())?;
+        }
         if let Some(full) = ranking.full_in {
             json.field_f64("limit_in", full.value)?;
             json.field_f64("limit_in_at_least", full.low)?;

@@ -47,6 +47,19 @@ pub struct Meta {
     /// What the program tells LeakSanitizer about leaks that are meant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub suppressions: Vec<Suppressions>,
+    /// How much memory the program may have, the tightest limit first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory_limits: Vec<MemoryLimit>,
+}
+
+/// A limit of a program's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct MemoryLimit {
+    /// `RLIMIT_AS`, `RLIMIT_DATA` or `cgroup`.
+    pub of: String,
+    /// In bytes.
+    pub bytes: u64,
 }
 
 /// Rules of suppression, as LeakSanitizer reads them.

@@ -195,6 +195,16 @@ pub struct Suspect {
     pub held_by: Vec<Holder>,
 }
 
+/// How large the heap may become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Bytes.
+    pub bytes: u64,
+    /// Whose limit that is (`cgroup`, `RLIMIT_AS`, `RLIMIT_DATA`); `None` for the
+    /// user's.
+    pub of: Option<String>,
+}
+
 /// What came of ranking.
 #[derive(Clone, Debug, Default)]
 pub struct Ranking {
@@ -208,10 +218,14 @@ pub struct Ranking {
     pub heap: Option<signs::Growth>,
     /// Bytes alive at the end.
     pub heap_bytes: u64,
-    /// When it reaches the limit, seconds from the end.
+    /// The limit that was asked for, else the tightest that the program had.
+    pub limit: Option<Limit>,
+    /// When the heap alone reaches it, seconds from the end.
     pub full_in: Option<forecast::Range>,
     /// Suppressed bytes and blocks.
     pub suppressed: (u64, u64),
+    /// Was the memory scanned?
+    pub scanned: bool,
     /// What each method could not do, one sentence each.
     pub missing: Vec<String>,
 }
@@ -278,10 +292,17 @@ pub fn rank(
     for (at, suspect) in all.enumerate() {
         suspect.rank = at + 1;
     }
+    ranking.scanned = run.scanned;
     ranking.heap = signs::heap_growth(evidence);
     ranking.heap_bytes = evidence.replay.totals().live_bytes;
-    ranking.full_in = options.limit.zip(ranking.heap.as_ref()).and_then(|(limit, heap)| {
-        forecast::reaches(limit as f64, ranking.heap_bytes as f64, &heap.bytes.slope)
+    let recorded = session.facts().meta.memory_limits.first();
+    ranking.limit = match (options.limit, recorded) {
+        (Some(bytes), _) => Some(Limit { bytes, of: None }),
+        (None, Some(limit)) => Some(Limit { bytes: limit.bytes, of: Some(limit.of.clone()) }),
+        (None, None) => None,
+    };
+    ranking.full_in = ranking.limit.as_ref().zip(ranking.heap.as_ref()).and_then(|(limit, heap)| {
+        forecast::reaches(limit.bytes as f64, ranking.heap_bytes as f64, &heap.bytes.slope)
     });
     ranking.missing = missing(session, &run, findings, options);
     ranking
