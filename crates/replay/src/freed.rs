@@ -37,17 +37,42 @@ pub struct Freed {
     pub free: Free,
 }
 
-/// What stands in a ring before it is written.
-const NONE: Freed = Freed {
-    block: Block::EMPTY,
-    free: Free { seqno: u64::MAX, ns: 0, node: 0, thread: 0, api: ApiKind::Free, temporary: false },
-};
+/// A [`Freed`] as it stands in the ring: in one cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Slot {
+    block: Block,
+    node: u32,
+    seqno: u64,
+    ns: u64,
+    thread: u32,
+    api: ApiKind,
+    temporary: bool,
+}
+
+impl Slot {
+    /// What stands in a ring before it is written.
+    const NONE: Slot = Slot {
+        block: Block::EMPTY,
+        node: 0,
+        seqno: u64::MAX,
+        ns: 0,
+        thread: 0,
+        api: ApiKind::Free,
+        temporary: false,
+    };
+
+    fn freed(&self) -> Freed {
+        let Slot { block, node, seqno, ns, thread, api, temporary } = *self;
+        Freed { block, free: Free { seqno, ns, node, thread, api, temporary } }
+    }
+}
 
 /// The latest frees in a bounded number. Only written to while nothing is wrong:
 /// it is searched where something is freed twice.
 pub struct FreedRing {
     /// Free number `n` since the start is at `n` modulo the length.
-    ring: Vec<Freed>,
+    ring: Vec<Slot>,
     addrs: Vec<u64>,
     /// Frees since the start.
     count: u64,
@@ -85,12 +110,12 @@ impl FreedRing {
         }
         if let (Some(place), Some(of)) = (self.ring.get_mut(at), self.addrs.get_mut(at)) {
             place.block.assign(block);
-            place.free.seqno = free.seqno;
-            place.free.ns = free.ns;
-            place.free.node = free.node;
-            place.free.thread = free.thread;
-            place.free.api = free.api;
-            place.free.temporary = free.temporary;
+            place.node = free.node;
+            place.seqno = free.seqno;
+            place.ns = free.ns;
+            place.thread = free.thread;
+            place.api = free.api;
+            place.temporary = free.temporary;
             *of = addr;
         }
         self.count += 1;
@@ -102,15 +127,15 @@ impl FreedRing {
     #[cold]
     fn extend(&mut self) {
         let len = (self.ring.len() * 2).clamp(1024, self.limit.max(1024)).min(self.limit);
-        self.ring.resize(len, NONE);
+        self.ring.resize(len, Slot::NONE);
         self.addrs.resize(len, 0);
     }
 
     /// Says of the free that [`FreedRing::push`] put there whether it is temporary.
     #[inline(always)]
     pub fn set_temporary(&mut self, at: usize, temporary: bool) {
-        if let Some(freed) = self.ring.get_mut(at) {
-            freed.free.temporary = temporary;
+        if let Some(place) = self.ring.get_mut(at) {
+            place.temporary = temporary;
         }
     }
 
@@ -132,7 +157,7 @@ impl FreedRing {
         self.count.saturating_sub(self.limit as u64)
     }
 
-    fn at(&self, number: u64) -> Option<&Freed> {
+    fn at(&self, number: u64) -> Option<&Slot> {
         self.ring.get((number % self.limit as u64) as usize)
     }
 
@@ -147,15 +172,15 @@ impl FreedRing {
             }
         }
         let latest = match self.searches > SEARCHES {
-            true => self.index.get(&addr).and_then(|&number| self.at(number)).copied()?,
-            false => *self.ring.get(self.position(addr)?)?,
+            true => self.index.get(&addr).and_then(|&number| self.at(number))?,
+            false => self.ring.get(self.position(addr)?)?,
         };
-        if latest.free.seqno != u64::MAX {
-            return Some(latest);
+        if latest.seqno != u64::MAX {
+            return Some(latest.freed());
         }
         let numbers = self.oldest()..self.count;
-        let its = |freed: &&Freed| freed.block.addr() == addr && freed.free.seqno != u64::MAX;
-        numbers.rev().filter_map(|number| self.at(number)).find(its).copied()
+        let its = |slot: &&Slot| slot.block.addr() == addr && slot.seqno != u64::MAX;
+        numbers.rev().filter_map(|number| self.at(number)).find(its).map(Slot::freed)
     }
 
     /// Where the latest free at an address is, also one that was taken back.
@@ -170,20 +195,18 @@ impl FreedRing {
     /// their frees; of the latest `frees` frees.
     pub fn at_addr(&self, addr: u64, seqnos: Range<u64>, frees: usize) -> Vec<Freed> {
         let first = self.oldest().max(self.count.saturating_sub(frees as u64));
-        let its = |freed: &&Freed| {
-            freed.free.seqno != u64::MAX
-                && freed.block.addr() == addr
-                && seqnos.contains(&freed.block.seqno())
+        let its = |slot: &&Slot| {
+            slot.seqno != u64::MAX && slot.block.addr() == addr && seqnos.contains(&slot.block.seqno())
         };
-        (first..self.count).filter_map(|number| self.at(number)).filter(its).copied().collect()
+        (first..self.count).filter_map(|number| self.at(number)).filter(its).map(Slot::freed).collect()
     }
 
     /// Takes the free with this seqno back.
     pub fn cancel(&mut self, seqno: u64) {
         for number in (self.oldest()..self.count).rev() {
             let at = (number % self.limit as u64) as usize;
-            if let Some(freed) = self.ring.get_mut(at).filter(|freed| freed.free.seqno == seqno) {
-                freed.free.seqno = u64::MAX;
+            if let Some(slot) = self.ring.get_mut(at).filter(|slot| slot.seqno == seqno) {
+                slot.seqno = u64::MAX;
                 return;
             }
         }
@@ -194,6 +217,11 @@ impl FreedRing {
 mod tests {
     use super::*;
     use crate::block::Fields;
+
+    #[test]
+    fn a_free_fills_a_cache_line() {
+        assert_eq!(size_of::<Slot>(), 64);
+    }
 
     fn push(ring: &mut FreedRing, addr: u64, alloc_seqno: u64, seqno: u64) {
         let fields = Fields { addr, size: 1, ns: 0, seqno: alloc_seqno, thread: 0, api: 0, site: 0 };

@@ -23,7 +23,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::prefetch::prefetch;
+use crate::memory::{boxed, prefetch};
 use line::{Line, WIDTH, first_of};
 
 /// Lines in a page.
@@ -37,30 +37,37 @@ const REGION: u32 = 7;
 const REST: u32 = u32::MAX;
 
 /// An address, hashed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Hash {
-    /// 1 and the fraction of its page, in 32 binary places.
-    spread: u64,
-    /// The line in the page: the low bits.
-    line: u32,
+    /// From the address without its low bits, and only of one such: the upper half
+    /// says the page, eight bits below it the line.
+    mixed: u64,
     tag: u8,
-    /// The address without its low bits.
-    region: u64,
 }
 
 impl Hash {
     /// That of an address.
     #[inline(always)]
     pub fn new(addr: u64) -> Hash {
-        let region = addr >> REGION;
         // The upper bits are the mixed ones.
-        let mixed = region.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // u becomes 0.66 u + 0.34 u^2, close to 2^u - 1: that has the density.
-        let even = mixed >> 32;
-        let uneven = (even * (0xa8f5_c28f + ((even * 0x570a_3d70) >> 32))) >> 32;
+        let mixed = (addr >> REGION).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let tag = (addr.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 56) as u8;
-        Hash { spread: 1 << 32 | uneven, line: (mixed >> 24) as u32, tag: tag.max(1), region }
+        Hash { mixed, tag: tag.max(1) }
     }
+
+    #[inline(always)]
+    fn line(self, step: usize) -> usize {
+        ((self.mixed >> 24) as usize).wrapping_add(step) % PAGE
+    }
+}
+
+/// A hash, and where it belongs.
+#[derive(Clone, Copy, Default)]
+pub struct Key {
+    hash: Hash,
+    /// Its page when there were so many pages.
+    page: u32,
+    pages: u32,
 }
 
 /// Where an entry is.
@@ -98,38 +105,56 @@ impl Index {
     /// The page of a hash.
     #[inline(always)]
     fn page(&self, hash: Hash) -> usize {
+        // u becomes 0.66 u + 0.34 u^2, close to 2^u - 1: that has the density.
+        let even = hash.mixed >> 32;
+        let uneven = (even * (0xa8f5_c28f + ((even * 0x570a_3d70) >> 32))) >> 32;
         // With n pages those numbered n to 2n - 1 are there.
-        let split = hash.spread >> self.shift;
+        let split = (1 << 32 | uneven) >> self.shift;
         let whole = split >> 1;
         place_of(if whole >= self.pages.len() as u64 { whole } else { split })
     }
 
+    /// The key of a hash, to be used many times.
+    #[inline(always)]
+    pub fn key(&self, hash: Hash) -> Key {
+        Key { hash, page: self.page(hash) as u32, pages: self.pages.len() as u32 }
+    }
+
+    /// The page of a key.
+    #[inline(always)]
+    fn page_of(&self, key: &Key) -> usize {
+        match key.pages as usize == self.pages.len() {
+            true => key.page as usize,
+            false => self.page(key.hash),
+        }
+    }
+
     /// Asks the processor for the cache line.
     #[inline(always)]
-    pub fn prefetch(&self, hash: Hash) {
-        if let Some(page) = self.pages.get(self.page(hash)) {
-            prefetch(&page[..], hash.line as usize % PAGE);
+    pub fn prefetch(&self, key: &Key) {
+        if let Some(page) = self.pages.get(self.page_of(key)) {
+            prefetch(&page[..], key.hash.line(0));
         }
     }
 
     /// The place that most likely is the address's: it is in the right line and
     /// has the right tag.
     #[inline(always)]
-    pub fn guess(&self, hash: Hash) -> Option<u32> {
-        let line = &self.pages.get(self.page(hash))?[hash.line as usize % PAGE];
-        let matches = line.matches(hash.tag);
+    pub fn guess(&self, key: &Key) -> Option<u32> {
+        let line = &self.pages.get(self.page_of(key))?[key.hash.line(0)];
+        let matches = line.matches(key.hash.tag);
         (matches != 0).then(|| line.places[first_of(matches) % WIDTH])
     }
 
-    /// The entry with this hash for which `is` holds.
+    /// The entry with this key for which `is` holds.
     #[inline(always)]
-    pub fn find(&self, hash: Hash, is: impl Fn(u32) -> bool) -> Option<Found> {
-        let number = self.page(hash);
+    pub fn find(&self, key: &Key, is: impl Fn(u32) -> bool) -> Option<Found> {
+        let number = self.page_of(key);
         let page = self.pages.get(number)?;
         for step in 0..PAGE {
-            let at = (hash.line as usize).wrapping_add(step) % PAGE;
+            let at = key.hash.line(step);
             let line = &page[at];
-            let mut matches = line.matches(hash.tag);
+            let mut matches = line.matches(key.hash.tag);
             while matches != 0 {
                 let entry = first_of(matches);
                 let place = line.places[entry % WIDTH];
@@ -142,32 +167,32 @@ impl Index {
                 return None;
             }
         }
-        self.find_in_rest(number as u32, hash, is)
+        self.find_in_rest(number as u32, key.hash, is)
     }
 
     #[cold]
+    #[inline(never)]
     fn find_in_rest(&self, page: u32, hash: Hash, is: impl Fn(u32) -> bool) -> Option<Found> {
-        let places = self.rest.get(&page)?.get(&hash.region)?;
+        let places = self.rest.get(&page)?.get(&hash.mixed)?;
         let entry = places.iter().position(|&place| is(place))?;
         Some(Found { page, line: REST, entry: entry as u32, place: *places.get(entry)? })
     }
 
     /// Adds a place. `hash_of` says the hash of the places that are there.
     #[inline(always)]
-    pub fn insert(&mut self, hash: Hash, place: u32, hash_of: impl Fn(u32) -> Hash) {
+    pub fn insert(&mut self, key: &Key, place: u32, hash_of: impl Fn(u32) -> Hash) {
         if self.count >= self.pages.len() * FULL {
             self.grow(hash_of);
         }
         self.count += 1;
-        self.store(hash, place);
+        self.store(self.page_of(key), key.hash, place);
     }
 
     #[inline(always)]
-    fn store(&mut self, hash: Hash, place: u32) {
-        let number = self.page(hash);
+    fn store(&mut self, number: usize, hash: Hash, place: u32) {
         let Some(page) = self.pages.get_mut(number) else { return };
         for step in 0..PAGE {
-            let line = &mut page[(hash.line as usize).wrapping_add(step) % PAGE];
+            let line = &mut page[hash.line(step)];
             let vacant = line.matches(0);
             if vacant != 0 {
                 let entry = first_of(vacant);
@@ -181,33 +206,36 @@ impl Index {
     }
 
     #[cold]
+    #[inline(never)]
     fn store_in_rest(&mut self, page: u32, hash: Hash, place: u32) {
-        self.rest.entry(page).or_default().entry(hash.region).or_default().push(place);
+        self.rest.entry(page).or_default().entry(hash.mixed).or_default().push(place);
     }
 
     /// Splits the page whose turn it is.
     #[cold]
+    #[inline(never)]
     fn grow(&mut self, hash_of: impl Fn(u32) -> Hash) {
         let number = self.pages.len();
-        self.pages.push(Box::new([Line::EMPTY; PAGE]));
+        self.pages.push(boxed(Line::EMPTY));
         self.shift = 31 - self.pages.len().ilog2().min(31);
         let page = place_of(number as u64);
         let Some(split) = self.pages.get_mut(page).filter(|_| number > 0) else { return };
-        let old = std::mem::replace(split, Box::new([Line::EMPTY; PAGE]));
+        let old = std::mem::replace(split, boxed(Line::EMPTY));
         let rest = self.rest.remove(&(page as u32));
         let rest = rest.iter().flat_map(HashMap::values).flatten().copied();
         for place in old.iter().flat_map(Line::entries).chain(rest) {
-            self.store(hash_of(place), place);
+            let hash = hash_of(place);
+            self.store(self.page(hash), hash, place);
         }
     }
 
-    /// Removes an entry that [`Index::find`] found with this hash.
+    /// Removes an entry that [`Index::find`] found with this key.
     #[inline(always)]
-    pub fn remove(&mut self, hash: Hash, found: Found) {
+    pub fn remove(&mut self, key: &Key, found: Found) {
         let Some(page) = self.pages.get_mut(found.page as usize) else { return };
         self.count -= 1;
         for step in 0..PAGE {
-            let at = (hash.line as usize).wrapping_add(step) % PAGE;
+            let at = key.hash.line(step);
             let line = &mut page[at];
             if at == found.line as usize {
                 line.set(found.entry as usize, 0);
@@ -215,16 +243,17 @@ impl Index {
             }
             line.over = line.over.saturating_sub(1);
         }
-        self.remove_from_rest(hash, found);
+        self.remove_from_rest(key.hash, found);
     }
 
     #[cold]
+    #[inline(never)]
     fn remove_from_rest(&mut self, hash: Hash, found: Found) {
         let Some(regions) = self.rest.get_mut(&found.page) else { return };
-        if let Some(places) = regions.get_mut(&hash.region) {
+        if let Some(places) = regions.get_mut(&hash.mixed) {
             places.retain(|&place| place != found.place);
             if places.is_empty() {
-                regions.remove(&hash.region);
+                regions.remove(&hash.mixed);
             }
         }
         if regions.is_empty() {
@@ -258,15 +287,16 @@ mod tests {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let addr = (random >> 33) % slots * 16 + u64::from(random >> 60 == 0) * 3;
             addrs.push(addr);
-            let found = index.find(hash(addr), |place| addrs[place as usize] == addr);
+            let key = index.key(hash(addr));
+            let found = index.find(&index.key(hash(addr)), |place| addrs[place as usize] == addr);
             assert_eq!(found.map(|found| found.place), model.get(&addr).copied());
             match found {
                 None => {
-                    index.insert(hash(addr), round, |place| hash(addrs[place as usize]));
+                    index.insert(&key, round, |place| hash(addrs[place as usize]));
                     model.insert(addr, round);
                 }
                 Some(found) if round / (rounds / 7) % 2 == 1 || random & 1 == 0 => {
-                    index.remove(hash(addr), found);
+                    index.remove(&key, found);
                     model.remove(&addr);
                 }
                 Some(_) => {}
@@ -274,13 +304,14 @@ mod tests {
         }
         assert_eq!(index.count, model.len());
         for (&addr, &place) in &model {
-            let found = index.find(hash(addr), |place| addrs[place as usize] == addr);
+            let found = index.find(&index.key(hash(addr)), |place| addrs[place as usize] == addr);
             assert_eq!(found.map(|found| found.place), Some(place));
         }
         // Nothing is left of what is gone: empty, no line says that some went by.
         for addr in model.into_keys() {
-            let found = index.find(hash(addr), |place| addrs[place as usize] == addr).unwrap();
-            index.remove(hash(addr), found);
+            let key = index.key(hash(addr));
+            let found = index.find(&index.key(hash(addr)), |place| addrs[place as usize] == addr).unwrap();
+            index.remove(&key, found);
         }
         let mut lines = index.pages.iter().flat_map(|page| page.iter());
         assert!(lines.all(|line| line.over == 0 && line.matches(0).count_ones() == 12));
@@ -298,9 +329,8 @@ mod tests {
     fn lines_that_are_full_overflow_into_the_next() {
         // Every address in one of two lines, and of one of two tags.
         let line = |addr: u64| Hash {
-            line: (addr >> 4 & 1) as u32 * (PAGE as u32 - 1),
+            mixed: (1 << 40) + (((addr >> 4 & 1) * (PAGE as u64 - 1)) << 24),
             tag: 1 + (addr >> 5 & 1) as u8,
-            ..Hash::new(0)
         };
         check(line, 300, 50_000);
     }
@@ -308,10 +338,10 @@ mod tests {
     #[test]
     fn a_page_that_is_full_overflows_into_a_map() {
         // Every address in one page, however often it is split.
-        let page = |addr: u64| Hash { spread: 1 << 32 | 0x1234_5678, ..Hash::new(addr) };
+        let page = |addr: u64| Hash { mixed: (0x1234_5678 << 32) + (addr >> 7), ..Hash::new(addr) };
         assert!(check(page, 9_000, 20_000).pages.len() > 2);
-        // The addresses of a region share their page and their line.
-        check(|addr| Hash { region: 1, ..page(addr) }, 9_000, 20_000);
+        // All in one line, and in one list of those that find it full.
+        check(|addr| Hash { mixed: 0x1234_5678 << 32, ..page(addr) }, 9_000, 20_000);
     }
 
     #[test]
@@ -321,7 +351,7 @@ mod tests {
         let mut worst = 0;
         for place in 0..300_000 {
             let before = index.pages.len();
-            index.insert(Hash::new(addr(place)), place, |place| Hash::new(addr(place)));
+            index.insert(&index.key(Hash::new(addr(place))), place, |place| Hash::new(addr(place)));
             if index.pages.len() > before && before > 16 {
                 let each = index.pages.iter().map(|page| page.iter().flat_map(Line::entries).count());
                 worst = worst.max(each.max().unwrap_or(0));

@@ -18,6 +18,7 @@ use crate::dense::Dense;
 use crate::errors::{AllocRecord, ErrorKind, FreeRecord, HeapError, MAX_ERRORS};
 use crate::freed::{Free, FreedRing};
 use crate::histogram::Histogram;
+use crate::index::Key;
 use crate::live::LiveBlock;
 use crate::order::Kind;
 use crate::peak::Peak;
@@ -390,11 +391,13 @@ impl Replay {
         if let Some(usable) = usable {
             self.usable.insert(seqno.min(MAX_SEQNO), usable);
         }
-        self.brief(&brief, seqno, op == Op::Free);
+        let key = self.table.key(addr);
+        self.brief(&brief, &key, seqno, op == Op::Free);
     }
 
+    /// Takes in an event; `key` is that of its address.
     #[inline(always)]
-    fn brief(&mut self, event: &Brief, seqno: u64, is_free: bool) {
+    fn brief(&mut self, event: &Brief, key: &Key, seqno: u64, is_free: bool) {
         // Merged times do not go back; where a damaged trace makes them, the
         // latest stands, so that no lifetime becomes negative.
         if self.fed == 0 {
@@ -415,15 +418,15 @@ impl Replay {
         let kind = if is_free { Kind::Free } else { Kind::Alloc };
         let at = self.log.push(event.addr, thread, family(event.api as u8), kind);
         if is_free {
-            self.free(event, seqno, thread, at);
+            self.free(event, key, seqno, thread, at);
         } else {
-            self.alloc(event, seqno, thread, at);
+            self.alloc(event, key, seqno, thread, at);
         }
         self.series.note(self.now, self.peak.live_bytes);
     }
 
     #[inline(always)]
-    fn alloc(&mut self, event: &Brief, seqno: u64, thread: u32, at: u32) {
+    fn alloc(&mut self, event: &Brief, key: &Key, seqno: u64, thread: u32, at: u32) {
         let size = event.size.min(MAX_SIZE);
         let weight = self.weight(size, seqno);
         let (blocks, bytes) = (weight.blocks, weight.bytes);
@@ -447,7 +450,7 @@ impl Replay {
             api: event.api as u8,
             site,
         };
-        self.place(&fields, at);
+        self.place(&fields, key, at);
         if let Some(site) = self.sites.get_mut(site as usize) {
             site.settle(self.peak.epoch);
             site.allocations += blocks;
@@ -481,8 +484,8 @@ impl Replay {
 
     /// Puts a new block into the table.
     #[inline(always)]
-    fn place(&mut self, fields: &Fields, at: u32) {
-        if let Some(before) = self.table.put(fields) {
+    fn place(&mut self, fields: &Fields, key: &Key, at: u32) {
+        if let Some(before) = self.table.put_at(key, fields) {
             self.replaces(fields, &before.fields(), at);
         }
         if !self.contests.is_empty() {
@@ -508,7 +511,7 @@ impl Replay {
     }
 
     #[inline(always)]
-    fn free(&mut self, event: &Brief, seqno: u64, thread: u32, at: u32) {
+    fn free(&mut self, event: &Brief, key: &Key, seqno: u64, thread: u32, at: u32) {
         self.totals.frees += 1;
         self.totals.by_api[event.api as usize & 63] += 1;
         if let Some(totals) = self.threads.get_mut(thread as usize) {
@@ -519,7 +522,7 @@ impl Replay {
         // Whether it is temporary follows.
         let free = Free { seqno, ns, node: event.node, thread, api: event.api, temporary: false };
         let ring = &mut self.freed;
-        let taken = self.table.take(event.addr, |block| (block.fields(), ring.push(block, &free)));
+        let taken = self.table.take_at(key, event.addr, |block| (block.fields(), ring.push(block, &free)));
         let Some((fields, remembered)) = taken else {
             return self.unknown(&whole(event, seqno), thread, at);
         };
@@ -779,7 +782,8 @@ impl Replay {
         } else {
             // As if its thread had made it again.
             let at = self.log.push(addr, by, family(api as u8), Kind::Alloc);
-            self.place(block, at);
+            let key = self.table.key(addr);
+            self.place(block, &key, at);
         }
         if let Some(contest) = self.contests.get_mut(&addr) {
             contest.ended(block.seqno, None);

@@ -1,10 +1,15 @@
-//! Live blocks by address: a slab of blocks and an index of their places.
+//! Live blocks by address: a few young ones, and a slab of blocks with an index of
+//! their places.
+//!
+//! Most blocks die young. A new one stands among the young first, where its address
+//! says its place, and moves into the slab when another takes that place: the many
+//! that are freed before never come into slab and index.
 
 use std::ops::RangeInclusive;
 
 use crate::block::{Block, Fields};
-use crate::index::{Hash, Index};
-use crate::prefetch::prefetch;
+use crate::index::{Hash, Index, Key};
+use crate::memory::{boxed, prefetch};
 
 /// Blocks in a chunk of the slab.
 const CHUNK: usize = 8192;
@@ -14,14 +19,19 @@ const PASS: usize = 1 << 16;
 const PASSES: usize = 16;
 /// Addresses that say where to part all of them.
 const SAMPLES: usize = 1 << 12;
+/// Places for young blocks; together they fit into the first cache.
+const YOUNG: usize = 512;
 /// No place.
 const NONE: u32 = u32::MAX;
 
 /// The live blocks, by address.
 ///
-/// A place that was given back is the next to be used again, so the young blocks,
-/// which most programs use most, stay in a few cache lines.
+/// A place that was given back is the next to be used again, so the blocks of
+/// middle age stay in a few cache lines too.
 pub struct Table {
+    young: Box<[Block; YOUNG]>,
+    /// Live blocks among them.
+    young_count: usize,
     index: Index,
     slab: Slab,
     /// The place that was given back last; each such place names the one before.
@@ -30,8 +40,20 @@ pub struct Table {
 
 impl Default for Table {
     fn default() -> Self {
-        Table { index: Index::default(), slab: Slab::default(), vacant: NONE }
+        Table {
+            young: boxed(Block::EMPTY),
+            young_count: 0,
+            index: Index::default(),
+            slab: Slab::default(),
+            vacant: NONE,
+        }
     }
+}
+
+/// The place of an address among the young.
+#[inline(always)]
+fn young(addr: u64) -> usize {
+    (addr >> 4 ^ addr >> 13) as usize % YOUNG
 }
 
 #[derive(Default)]
@@ -57,7 +79,7 @@ impl Slab {
     fn extend(&mut self) -> u32 {
         let at = self.used;
         if at as usize / CHUNK >= self.chunks.len() {
-            self.chunks.push(Box::new([Block::EMPTY; CHUNK]));
+            self.chunks.push(boxed(Block::EMPTY));
         }
         self.used += 1;
         at
@@ -65,16 +87,23 @@ impl Slab {
 }
 
 impl Table {
-    /// Asks for the memory of the index in which `addr` stands.
+    /// What stands for an address in the other functions.
     #[inline(always)]
-    pub fn prefetch_index(&self, addr: u64) {
-        self.index.prefetch(Hash::new(addr));
+    pub fn key(&self, addr: u64) -> Key {
+        self.index.key(Hash::new(addr))
+    }
+
+    /// Asks for the memory of the index in which an address stands.
+    #[inline(always)]
+    pub fn prefetch_index(&self, key: &Key) {
+        self.index.prefetch(key);
     }
 
     /// Asks for the memory of the block that lives at `addr`, most likely.
     #[inline(always)]
-    pub fn prefetch_block(&self, addr: u64) {
-        if let Some(at) = self.index.guess(Hash::new(addr))
+    pub fn prefetch_block(&self, addr: u64, key: &Key) {
+        if self.young[young(addr)].addr() != addr
+            && let Some(at) = self.index.guess(key)
             && let Some(chunk) = self.slab.chunks.get(at as usize / CHUNK)
         {
             prefetch(&chunk[..], at as usize % CHUNK);
@@ -84,42 +113,75 @@ impl Table {
     /// The block that lives at `addr`.
     #[inline]
     pub fn find(&self, addr: u64) -> Option<&Block> {
+        let block = &self.young[young(addr)];
+        if block.is_live() && block.addr() == addr {
+            return Some(block);
+        }
         let slab = &self.slab;
-        let found = self.index.find(Hash::new(addr), |at| slab.get(at).addr() == addr)?;
+        let found = self.index.find(&self.key(addr), |at| slab.get(at).addr() == addr)?;
         Some(slab.get(found.place))
     }
 
     /// Puts in a block, and gives back the one that lived at its address.
-    #[inline(always)]
     pub fn put(&mut self, fields: &Fields) -> Option<Block> {
+        self.put_at(&self.key(fields.addr), fields)
+    }
+
+    /// [`Table::put`] with the address's key.
+    #[inline(always)]
+    pub fn put_at(&mut self, key: &Key, fields: &Fields) -> Option<Block> {
+        let addr = fields.addr;
+        let there = &mut self.young[young(addr)];
+        let taken = there.is_live();
+        if taken && there.addr() == addr {
+            return Some(std::mem::replace(there, Block::live(fields)));
+        }
         let slab = &mut self.slab;
-        let (addr, hash) = (fields.addr, Hash::new(fields.addr));
-        if let Some(found) = self.index.find(hash, |at| slab.get(at).addr() == addr) {
+        if let Some(found) = self.index.find(key, |at| slab.get(at).addr() == addr) {
             return Some(std::mem::replace(slab.get_mut(found.place), Block::live(fields)));
         }
-        let at = if self.vacant == NONE {
-            slab.extend()
+        if taken {
+            let at = if self.vacant == NONE {
+                slab.extend()
+            } else {
+                let at = self.vacant;
+                self.vacant = slab.get(at).next_vacant();
+                at
+            };
+            slab.get_mut(at).assign(there);
+            let key = self.index.key(Hash::new(there.addr()));
+            self.index.insert(&key, at, |at| Hash::new(slab.get(at).addr()));
         } else {
-            let at = self.vacant;
-            self.vacant = slab.get(at).next_vacant();
-            at
-        };
-        slab.get_mut(at).set(fields);
-        self.index.insert(hash, at, |at| Hash::new(slab.get(at).addr()));
+            self.young_count += 1;
+        }
+        there.set(fields);
         None
     }
 
     /// Takes out the block that lives at `addr`; what `with` makes of it.
-    #[inline(always)]
     pub fn take<R>(&mut self, addr: u64, with: impl FnOnce(&Block) -> R) -> Option<R> {
-        let slab = &mut self.slab;
-        let hash = Hash::new(addr);
-        let found = self.index.find(hash, |at| slab.get(at).addr() == addr)?;
-        self.index.remove(hash, found);
-        let block = slab.get_mut(found.place);
+        self.take_at(&self.key(addr), addr, with)
+    }
+
+    /// [`Table::take`] with the address's key.
+    #[inline(always)]
+    pub fn take_at<R>(&mut self, key: &Key, addr: u64, with: impl FnOnce(&Block) -> R) -> Option<R> {
+        let there = &mut self.young[young(addr)];
+        let block = if there.is_live() && there.addr() == addr {
+            self.young_count -= 1;
+            there
+        } else {
+            let slab = &mut self.slab;
+            let found = self.index.find(key, |at| slab.get(at).addr() == addr)?;
+            self.index.remove(key, found);
+            let block = slab.get_mut(found.place);
+            let next = std::mem::replace(&mut self.vacant, found.place);
+            let result = with(block);
+            block.end(next);
+            return Some(result);
+        };
         let result = with(block);
-        block.end(self.vacant);
-        self.vacant = found.place;
+        block.end(NONE);
         Some(result)
     }
 
@@ -128,9 +190,10 @@ impl Table {
         self.all().filter(|block| block.is_live())
     }
 
-    /// All places that have been used.
+    /// All places that have been used, those of young blocks behind the others.
     fn all(&self) -> impl Iterator<Item = &Block> {
-        self.slab.chunks.iter().flat_map(|chunk| chunk.iter()).take(self.places())
+        let slab = self.slab.chunks.iter().flat_map(|chunk| chunk.iter()).take(self.slab.used as usize);
+        slab.chain(self.young.iter())
     }
 
     /// All live blocks, by address. Their places are put in order a range of
@@ -139,11 +202,14 @@ impl Table {
     pub fn live_by_addr(&self) -> impl Iterator<Item = &Block> {
         let ranges = self.ranges();
         ranges.into_iter().flat_map(|range| {
-            let places = (0..).zip(self.all()).filter(|(_, block)| block.is_live());
+            let places = (0u32..).zip(self.all()).filter(|(_, block)| block.is_live());
             let its = places.map(|(at, block)| (block.addr(), at)).filter(|(addr, _)| range.contains(addr));
             let mut its: Vec<(u64, u32)> = its.collect();
             its.sort_unstable();
-            its.into_iter().map(|(_, at)| self.slab.get(at))
+            its.into_iter().map(|(_, at)| match at.checked_sub(self.slab.used) {
+                Some(at) => &self.young[at as usize % YOUNG],
+                None => self.slab.get(at),
+            })
         })
     }
 
@@ -168,17 +234,18 @@ impl Table {
 
     /// Number of live blocks.
     pub fn count(&self) -> usize {
-        self.index.count()
+        self.index.count() + self.young_count
     }
 
     /// Number of places that [`Table::live`] looks at.
     pub fn places(&self) -> usize {
-        self.slab.used as usize
+        self.slab.used as usize + self.young_count
     }
 
     /// Bytes that the table takes from the heap.
     pub fn heap_bytes(&self) -> usize {
-        self.slab.chunks.len() * CHUNK * size_of::<Block>() + self.index.heap_bytes()
+        let blocks = self.slab.chunks.len() * CHUNK + YOUNG;
+        blocks * size_of::<Block>() + self.index.heap_bytes()
     }
 }
 
@@ -186,6 +253,7 @@ impl Table {
 mod tests {
     use super::*;
     use highwater_event::api::ApiKind;
+    use std::collections::BTreeMap;
 
     fn block(addr: u64, seqno: u64) -> Fields {
         Fields { addr, size: 1, ns: 0, seqno, thread: 0, api: ApiKind::Malloc as u8, site: 0 }
@@ -210,6 +278,32 @@ mod tests {
         assert_eq!(table.live().count(), 10_000);
         assert_eq!(table.put(&block(32, 7)).map(|block| block.seqno()), Some(1));
         assert_eq!(table.live().count(), 10_000);
+    }
+
+    #[test]
+    fn young_and_old_blocks_are_one_table() {
+        let (mut table, mut model) = (Table::default(), BTreeMap::new());
+        let mut random = 1u64;
+        for seqno in 0..60_000 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            // Four thousand addresses, of which eight share each place among the young.
+            let addr = (random >> 40) % 4096 * 16;
+            assert_eq!(table.find(addr).map(Block::seqno), model.get(&addr).copied());
+            if random >> 62 == 0 || seqno % 9_000 < 4_000 && random >> 63 == 0 {
+                assert_eq!(table.take(addr, Block::seqno), model.remove(&addr));
+            } else {
+                let before = table.put(&block(addr, seqno));
+                assert_eq!(before.map(|block| block.seqno()), model.insert(addr, seqno));
+            }
+            assert_eq!(table.count(), model.len());
+            if seqno % 1_000 == 0 {
+                let by_addr: Vec<(u64, u64)> =
+                    table.live_by_addr().map(|block| (block.addr(), block.seqno())).collect();
+                assert!(by_addr.into_iter().eq(model.iter().map(|(&addr, &seqno)| (addr, seqno))));
+                assert_eq!(table.live().count(), model.len());
+            }
+        }
+        assert!(table.young_count > 0 && table.index.count() > 0);
     }
 
     #[test]

@@ -4,8 +4,10 @@ use highwater_trace::model::Step;
 use highwater_trace::{Batch, Brief};
 
 use super::{Replay, Until};
+use crate::index::Key;
+use crate::table::Table;
 
-/// Events between asking for memory and using it.
+/// Events in a piece: between asking for memory and using it.
 const AHEAD: usize = 16;
 
 impl Replay {
@@ -45,20 +47,53 @@ impl Replay {
             self.epoch = epoch;
             self.barrier();
         }
-        for brief in events.iter().take(2 * AHEAD) {
-            self.table.prefetch_index(brief.addr);
-        }
-        for brief in events.iter().take(AHEAD) {
-            self.table.prefetch_block(brief.addr);
-        }
-        for (at, brief) in events.iter().enumerate() {
-            if let Some(later) = events.get(at + 2 * AHEAD) {
-                self.table.prefetch_index(later.addr);
+        // What the events before stand for was asked for in turn: lines of the index
+        // two pieces ahead, blocks one piece ahead.
+        let mut pieces = events.chunks(AHEAD);
+        let mut behind = Piece::default();
+        behind.look(&self.table, pieces.next());
+        let mut ahead = Piece::default();
+        ahead.look(&self.table, pieces.next());
+        behind.prefetch_blocks(&self.table);
+        let mut seqno = seqno;
+        while !behind.events.is_empty() {
+            let mut next = Piece::default();
+            next.look(&self.table, pieces.next());
+            ahead.prefetch_blocks(&self.table);
+            for (event, key) in behind.events.iter().zip(&behind.keys) {
+                self.brief(event, key, seqno, event.api.is_free());
+                seqno += 1;
             }
-            if let Some(later) = events.get(at + AHEAD) {
-                self.table.prefetch_block(later.addr);
+            behind = std::mem::replace(&mut ahead, next);
+        }
+    }
+}
+
+/// Some events and the keys of their addresses.
+#[derive(Default)]
+struct Piece<'a> {
+    events: &'a [Brief],
+    keys: [Key; AHEAD],
+}
+
+impl<'a> Piece<'a> {
+    /// Takes events, and asks for the memory of the index in which their addresses stand.
+    #[inline(always)]
+    fn look(&mut self, table: &Table, events: Option<&'a [Brief]>) {
+        self.events = events.unwrap_or_default();
+        for (event, key) in self.events.iter().zip(&mut self.keys) {
+            *key = table.key(event.addr);
+            table.prefetch_index(key);
+        }
+    }
+
+    /// Asks for the memory of the blocks.
+    #[inline(always)]
+    fn prefetch_blocks(&self, table: &Table) {
+        for (event, key) in self.events.iter().zip(&self.keys) {
+            if event.api.is_free() {
+                table.prefetch_block(event.addr, key);
             }
-            self.brief(brief, seqno + at as u64, brief.api.is_free());
         }
     }
 }

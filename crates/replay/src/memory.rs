@@ -1,4 +1,4 @@
-//! Asking the processor for memory before it is needed.
+//! Memory, as fast as it can be had.
 
 /// Asks for the cache line of an element; nothing where there is none, and on
 /// processors for which there is no such instruction here.
@@ -14,4 +14,10 @@ pub fn prefetch<T>(all: &[T], at: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = element;
+}
+
+/// An array on the heap. It is made there: one that is made elsewhere and copied costs
+/// several times as much, and drives what is needed out of the caches.
+pub fn boxed<T: Copy, const N: usize>(value: T) -> Box<[T; N]> {
+    vec![value; N].into_boxed_slice().try_into().unwrap_or_else(|_| Box::new([value; N]))
 }
