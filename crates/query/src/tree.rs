@@ -59,7 +59,8 @@ pub struct Shape {
 /// A frame in its place in the tree.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The frame; of several that are one, that of the stack with most.
+    /// The frame; of several that are one, that of the stack with most, without a
+    /// line where they have different ones.
     pub frame: Frame,
     /// What it is called.
     pub label: Arc<str>,
@@ -160,6 +161,9 @@ impl Tree {
                 node.bytes = node.bytes.saturating_add(item.bytes);
                 node.blocks += item.blocks;
                 node.variance = node.variance.saturating_add(item.variance);
+                if node.frame.line != frame.line {
+                    node.frame.line = None;
+                }
                 if at + 1 == path.len() {
                     node.own_bytes = node.own_bytes.saturating_add(item.bytes);
                     node.own_blocks += item.blocks;
@@ -298,6 +302,23 @@ mod tests {
         let nodes: Vec<_> =
             nodes.iter().map(|(d, name, b, own)| (*d, (*name).to_string(), *b, *own)).collect();
         assert_eq!(shown(shape), nodes);
+    }
+
+    #[test]
+    fn two_lines_of_a_function_stood_there_under_the_first() {
+        let mut session = session();
+        let replay = session.replay().unwrap();
+        let items: Vec<Item> = replay.live().map(|block| Item::from(&block)).collect();
+        let lines = |session: &mut Session, by: By| -> Vec<(String, Option<u32>)> {
+            let tree = Tree::build(session, items.clone(), &Shape { by, ..of(Direction::BottomUp) });
+            tree.roots
+                .iter()
+                .map(|&root| (tree.nodes[root].label.to_string(), tree.nodes[root].frame.line))
+                .collect()
+        };
+        assert_eq!(lines(&mut session, By::Function), [("parse".to_string(), None)]);
+        let by_line = lines(&mut session, By::Site);
+        assert_eq!(by_line, [("parse".to_string(), Some(1)), ("parse".to_string(), Some(2))]);
     }
 
     #[test]
