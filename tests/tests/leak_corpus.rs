@@ -130,7 +130,7 @@ fn a_suspect_has_a_reason_a_curve_and_a_source_line() {
     let view = || Highwater::command(["leaks"]).arg(&recorded.trace);
     let text = view().run().expect_code(0).stdout();
     assert!(text.starts_with("1 suspect: "), "{text}");
-    assert!(text.contains("LEAK    answer ("), "{text}");
+    assert!(text.contains("LEAK     answer ("), "{text}");
     assert!(text.contains("nothing points to any of its 1500 blocks"), "{text}");
     assert!(text.contains("> char *text = malloc(48);"), "{text}");
     assert!(text.contains("from loop ("), "{text}");

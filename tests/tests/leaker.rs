@@ -108,3 +108,14 @@ fn a_site_that_gave_blocks_back_at_the_end_was_shown_with_all_of_them() {
     let text = Highwater::command(["leaks"]).arg(&recorded.trace).run().expect_code(0).stdout();
     assert!(text.contains(" in 8,000 blocks, ") && text.contains("before the program tidied up"), "{text}");
 }
+
+/// An interpreter builds up what it needs, works for a moment and gives it back.
+#[test]
+fn the_modules_of_an_interpreter_were_called_growth() {
+    let python = highwater_tests::tools::need("python3");
+    let code = "import json, re; print(sum(len(str(i)) for i in range(1000)))";
+    let recorded = highwater_tests::record(&python, ["-c", code]).expect_code(0);
+    let found = Highwater::json(&["leaks"], &recorded.trace);
+    let suspects = found["suspects"].as_array().unwrap();
+    assert!(suspects.iter().all(|suspect| suspect["verdict"] != "GROWTH"), "{suspects:#?}");
+}

@@ -130,9 +130,9 @@ fn one<W: Write>(
     let Palette { strong, dim, bad, .. } = look.palette;
     let style = if matches!(suspect.verdict, Verdict::Leak | Verdict::Growth) { bad } else { strong };
     let head = format!("{:>3}  ", suspect.rank);
-    let room = look.width.saturating_sub(head.len() + 8);
+    let room = look.width.saturating_sub(head.len() + 9);
     let site = parts::site_text(look, &suspect.group.stack, room);
-    writeln!(out, "{head}{style}{:<8}{style:#}{site}", suspect.verdict.name())?;
+    writeln!(out, "{head}{style}{:<8}{style:#} {site}", suspect.verdict.name())?;
     let curve = spark::line(&suspect.series, CURVE, show.unicode);
     writeln!(
         out,

@@ -82,6 +82,13 @@ impl<'a> Run<'a> {
     }
 }
 
+impl Run<'_> {
+    /// Seconds from the first slice's end to the last's that counts.
+    pub fn seconds(&self) -> f64 {
+        self.times.last().zip(self.times.first()).map_or(0.0, |(last, first)| last - first)
+    }
+}
+
 /// What a site made and the least it held, by slice.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
@@ -130,6 +137,8 @@ pub struct Survivors {
     pub share: f64,
     /// See the module.
     pub evenness: f64,
+    /// 1 if every epoch leaves as many, less the more their numbers differ.
+    pub steadiness: f64,
 }
 
 impl Survivors {
@@ -256,8 +265,6 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
             .zip(alive)
             .map(|(&born, &alive)| if born > 0 { (alive as f64 / born as f64).min(1.0) } else { 0.0 })
     };
-    let (sum, squares) = rates().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));
-    let evenness = if squares > 0.0 { sum * sum / (squares * closed.len() as f64) } else { 0.0 };
     let since = alive.iter().position(|&alive| alive > 0).map_or(0, |first| alive.len() - first);
     Survivors {
         seen: site.seen,
@@ -266,8 +273,17 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
         of: closed.len(),
         blocks: alive.iter().sum(),
         share: with as f64 / closed.len().max(LEAST) as f64,
-        evenness,
+        evenness: evenness(rates()),
+        steadiness: evenness(alive.iter().map(|&alive| alive as f64)),
     }
+}
+
+/// The inverse of Simpson's index over the number of parts: 1 if all are equal, 1 / n
+/// if only one of n is not 0.
+fn evenness(parts: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum, squares) =
+        parts.fold((0.0, 0.0, 0.0), |(n, sum, squares), part| (n + 1.0, sum + part, squares + part * part));
+    if squares > 0.0 { sum * sum / (squares * count) } else { 0.0 }
 }
 
 fn growth(run: &Run<'_>, spread: &Spread, levels: &[u64], first: usize) -> Option<Growth> {

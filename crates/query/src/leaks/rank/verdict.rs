@@ -10,6 +10,11 @@
 use super::signs::{Run, Signs};
 use super::{Method, Ranking, Suspect};
 
+/// Seconds below which a program that gives everything back may just run an errand: it
+/// builds up what it needs (an interpreter its modules), works and ends. Only what
+/// grows evenly from the first to the last would then go on growing.
+const ERRAND: f64 = 1.0;
+
 /// What a site is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -75,6 +80,8 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
     // Given back in the end: only what works and lets go, and still grows, leaks.
     let given_back = signs.given_back(run);
     let patchy = signs.young(run) || signs.survivors.is_some_and(|survivors| survivors.patchy());
+    let regular =
+        signs.survivors.is_some_and(|survivors| survivors.with == survivors.of && survivors.steadiness > 0.9);
     let (verdict, confidence, folded) = if lost {
         if throughout { of(Verdict::Leak, 0.98, false) } else { of(Verdict::Leak, 0.9, false) }
     } else if signs.found.indirect_blocks > 0 && !growing {
@@ -84,6 +91,8 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
         of(Verdict::Leak, 0.9, false)
     } else if throughout && stale && !given_back && !signs.stands() {
         of(if run.scanned { Verdict::Growth } else { Verdict::Leak }, if growing { 0.9 } else { 0.75 }, false)
+    } else if growing && given_back && run.seconds() < ERRAND && !regular {
+        of(Verdict::Growth, 0.4, true)
     } else if growing && (throughout || !patchy) && !(given_back && (run.churn < 0.25 || !throughout)) {
         of(Verdict::Growth, if throughout { 0.7 } else { 0.5 }, false)
     } else if signs.at_start {
