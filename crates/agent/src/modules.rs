@@ -8,6 +8,7 @@ use highwater_event::layout::{Counter, MODULE_AGENT, MODULE_MAIN, MODULE_VDSO, M
 
 use crate::loader::LinkMap;
 use crate::real::REAL;
+use crate::sys::Line;
 use crate::{arch, loader, maps, start, sys};
 
 /// What unwinding needs to know of a module.
@@ -30,12 +31,18 @@ static LOCK: AtomicU32 = AtomicU32::new(0);
 static UNLOADING: AtomicU32 = AtomicU32::new(0);
 
 /// Changes whenever what is known of an address may have changed.
-static EPOCH: AtomicU32 = AtomicU32::new(1);
+static EPOCH: Line<AtomicU32> = Line(AtomicU32::new(1));
 
 /// The number of the present set of modules; cached walks of another are void.
 #[inline(always)]
 pub fn epoch() -> u32 {
-    EPOCH.load(Relaxed)
+    EPOCH.0.load(Relaxed)
+}
+
+/// Where the epoch lies, and how large its place is.
+#[cfg(test)]
+pub fn epoch_place() -> (usize, usize) {
+    (&raw const EPOCH as usize, size_of_val(&EPOCH))
 }
 
 struct Guard;
@@ -187,7 +194,7 @@ fn discover(shared: &start::Shared, pc: u64) -> Option<Found> {
         });
     }
     shared.header().agent.module_count.store(index + 1, Release);
-    EPOCH.fetch_add(1, AcqRel);
+    EPOCH.0.fetch_add(1, AcqRel);
     start::count(Counter::Modules, 1);
     Some(Found { index: index as u16, start: start_at, end: elf.end, eh_frame_hdr: elf.eh_frame_hdr })
 }
@@ -292,7 +299,7 @@ unsafe fn read_build_id(mut at: u64, length: u64, align: u64, elf: &mut Elf) {
 #[cold]
 pub fn before_unload() {
     UNLOADING.fetch_add(1, AcqRel);
-    EPOCH.fetch_add(1, AcqRel);
+    EPOCH.0.fetch_add(1, AcqRel);
 }
 
 /// After the real dlclose: objects that are gone get their end stamp, and their
@@ -319,6 +326,6 @@ pub fn after_unload() {
             }
         }
     }
-    EPOCH.fetch_add(1, AcqRel);
+    EPOCH.0.fetch_add(1, AcqRel);
     UNLOADING.fetch_sub(1, AcqRel);
 }

@@ -88,6 +88,11 @@ pub fn map_shared(fd: isize, len: usize) -> Option<*mut u8> {
     mapped(unsafe { call!(nr::MMAP, 0, len, PROT_READ_WRITE, MAP_SHARED, fd, 0) })
 }
 
+/// A cache line for one thing alone, so that nobody who reads it waits for those
+/// who write its neighbours.
+#[repr(C, align(64))]
+pub struct Line<T>(pub T);
+
 /// Maps zeroed private memory, without a claim on swap.
 pub fn map_private(len: usize) -> Option<*mut u8> {
     // SAFETY: a new mapping at an address of the kernel's choice.

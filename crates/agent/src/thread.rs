@@ -16,6 +16,7 @@ use crate::hooks::light;
 use crate::select::NO_PASS;
 use crate::set::Set;
 use crate::start::{self, Shared};
+use crate::sys::Line;
 use crate::unwind::cache::{Cache, Edges, Scratch, Tally};
 use crate::unwind::memo::Memo;
 use crate::unwind::walk::{MAX_FRAMES, Span};
@@ -256,7 +257,7 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         slot.start_stamp.store(now, Relaxed);
         let number = shared.header().agent.thread_count.fetch_add(1, Relaxed);
         if number > 0 {
-            SEVERAL.store(1, SeqCst);
+            SEVERAL.0.store(1, SeqCst);
         }
         slot.thread.store(number, Relaxed);
         slot.generation.fetch_add(1, Release);
@@ -273,7 +274,7 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
 const STAMP_CREDIT: u32 = 16;
 /// 1 once a second thread has recorded: the order of its events and others' is
 /// then told by their stamps alone.
-static SEVERAL: AtomicU32 = AtomicU32::new(0);
+static SEVERAL: Line<AtomicU32> = Line(AtomicU32::new(0));
 
 impl Thread {
     fn backing(&mut self) -> *mut Room {
@@ -325,7 +326,7 @@ impl Thread {
     pub fn stamp(&mut self) -> u64 {
         // SAFETY: the header stays mapped.
         let tick = unsafe { (*self.tick).load(Relaxed) };
-        let several = SEVERAL.load(Relaxed) != 0;
+        let several = SEVERAL.0.load(Relaxed) != 0;
         if self.stamp_credit == 0 || tick != self.stamp_tick || several {
             self.stamp_tick = tick;
             self.stamp_credit = STAMP_CREDIT;
@@ -475,5 +476,36 @@ impl Thread {
             self.publish();
         }
         self.busy = IDLE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that a thread writes for an event lies in its state, in its slot's first
+    /// and last lines ([`highwater_event::layout`]) and in its ring. States are
+    /// mappings of their own; what is read beside them is written by others rarely.
+    #[test]
+    fn no_thread_writes_into_a_cache_line_of_another_ones_state() {
+        assert_eq!((align_of::<Thread>(), size_of::<Room>() % 4096), (4096, 0));
+        assert!(prepare(8));
+        let states: Vec<u64> = (0..8).filter_map(state).map(|at| at as u64).collect();
+        assert_eq!(states.len(), 8);
+        for (i, &one) in states.iter().enumerate() {
+            assert_eq!(one % 4096, 0);
+            for &other in &states[i + 1..] {
+                assert!(one.abs_diff(other) >= size_of::<Room>() as u64);
+            }
+        }
+    }
+
+    /// Read at every event, by every thread: nobody's counters may lie beside it.
+    #[test]
+    fn what_all_threads_read_is_alone_in_its_cache_line() {
+        let several = (&raw const SEVERAL as usize, size_of_val(&SEVERAL));
+        for (at, size) in [several, crate::modules::epoch_place()] {
+            assert_eq!((at % 64, size), (0, 64));
+        }
     }
 }

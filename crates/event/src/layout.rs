@@ -426,6 +426,43 @@ mod tests {
         assert_eq!(offset_of!(Header, recorder) % 64, 0);
     }
 
+    /// A thread writes the first line of its slot and its counts at every event, the
+    /// recorder the second: no two of these are one, nor are two slots'.
+    #[test]
+    fn every_line_of_a_slot_has_one_writer() {
+        use core::mem::offset_of;
+        assert_eq!((align_of::<Slot>() % 64, size_of::<Slot>() % 64), (0, 0));
+        let line = |offset: usize| offset / 64;
+        let (head, tail, state) = (offset_of!(Slot, head), offset_of!(Slot, tail), offset_of!(Slot, state));
+        let counts = offset_of!(Slot, counts);
+        assert!(line(head) < line(tail) && line(tail) < line(state) && line(state) < line(counts));
+        assert!(line(offset_of!(Slot, stale) + 7) < line(tail), "what the thread writes ends before");
+        assert_eq!(line(counts + size_of::<Counts>() - 1), line(counts));
+        assert_eq!((BIG_RING % 64, SMALL_RING % 64), (0, 0));
+    }
+
+    /// The options and the recorder's tick are read at every event.
+    #[test]
+    fn what_threads_read_in_the_header_is_beside_nothing_that_they_write() {
+        use core::mem::offset_of;
+        let line = |offset: usize| offset / 64;
+        let read = [offset_of!(Header, options), offset_of!(Header, recorder)];
+        let written = [
+            (offset_of!(Header, agent), size_of::<AgentWords>()),
+            (offset_of!(Header, live), size_of::<LiveWords>()),
+            (offset_of!(Header, counters), Counter::COUNT * 8),
+            (offset_of!(Header, scan), size_of::<ScanWords>()),
+        ];
+        for (offset, size) in written {
+            for place in read {
+                assert!(
+                    line(place) < line(offset) || line(place) > line(offset + size - 1),
+                    "{place}, {offset}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn rings_follow_each_other() {
         assert_eq!(ring_range(4096, 2, 0), (4096, BIG_RING));

@@ -13,3 +13,6 @@ pub mod memo;
 pub mod rule;
 pub mod table;
 pub mod walk;
+
+#[cfg(test)]
+mod tests;

@@ -30,13 +30,20 @@ impl Span {
     /// May the eight bytes at `address` be read?
     #[inline(always)]
     pub fn covers(&mut self, address: u64) -> bool {
-        if address >= self.low && address + 8 <= self.high { true } else { self.extend(address) }
+        // No sum: eight bytes that reach around the end of the address space are not there.
+        if address >= self.low && self.has_eight(address) { true } else { self.extend(address) }
     }
 
     /// Is everything from `low` up to and with the eight bytes at `high` known?
     #[inline(always)]
     pub fn holds(&self, low: u64, high: u64) -> bool {
-        low >= self.low && high.wrapping_add(8) <= self.high && low <= high
+        low >= self.low && self.has_eight(high) && low <= high
+    }
+
+    /// Do the eight bytes at `address` end inside?
+    #[inline(always)]
+    fn has_eight(&self, address: u64) -> bool {
+        address < self.high && self.high - address >= 8
     }
 
     #[cold]
