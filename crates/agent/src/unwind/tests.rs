@@ -201,19 +201,15 @@ impl Program {
                     self.call(function, which);
                 }
             }
-            30..64 => {
-                if self.frames.len() > 1 + self.chance(12) as usize {
-                    self.frames.pop();
-                }
+            30..64 if self.frames.len() > 1 + self.chance(12) as usize => {
+                self.frames.pop();
             }
             // The same function again at the same place, from another call site.
-            64..75 => {
-                if self.frames.len() > 2 {
-                    let which = self.chance(2);
-                    let frame = self.frames.last_mut().unwrap();
-                    if frame.pc != TRAMPOLINE {
-                        frame.pc = (frame.pc & !63) + 8 + 16 * which;
-                    }
+            64..75 if self.frames.len() > 2 => {
+                let which = self.chance(2);
+                let frame = self.frames.last_mut().unwrap();
+                if frame.pc != TRAMPOLINE {
+                    frame.pc = (frame.pc & !63) + 8 + 16 * which;
                 }
             }
             75..78 => self.interrupt(),
@@ -242,16 +238,14 @@ impl Program {
                 self.mend();
                 others.push((self.memory.clone(), self.frames.clone()));
             }
-            91..98 => {
-                if !others.is_empty() {
-                    let index = self.chance(others.len() as u64) as usize;
-                    let (memory, frames) = others[index].clone();
-                    self.memory.copy_from_slice(&memory);
-                    self.frames = frames;
-                    self.damage.clear();
-                    if others.len() > 6 {
-                        others.swap_remove(index);
-                    }
+            91..98 if !others.is_empty() => {
+                let index = self.chance(others.len() as u64) as usize;
+                let (memory, frames) = others[index].clone();
+                self.memory.copy_from_slice(&memory);
+                self.frames = frames;
+                self.damage.clear();
+                if others.len() > 6 {
+                    others.swap_remove(index);
                 }
             }
             _ => {}
