@@ -8,7 +8,7 @@ use highwater_event::codec::{Encoder, MAX_RECORD, Record, SpecialKind, State};
 use highwater_query::{Session, SessionOptions};
 use highwater_replay::{Feed, Keyframes, Options, Replay, Until};
 use highwater_trace::model::{ClockPoint, End, EndedHow, EventBlock, Meta, Step};
-use highwater_trace::{Batch, Compression, Trace, Writer, WriterOptions};
+use highwater_trace::{Compression, Trace, Writer, WriterOptions};
 use proptest::prelude::*;
 
 struct Random(u64);
@@ -132,8 +132,7 @@ fn add_keyframes(path: &Path) -> usize {
     let trace = Trace::open(path).unwrap();
     let mut keyframes = Keyframes::at_least_apart(&trace, 1).expect("it has none");
     let mut heap = Replay::new(Options::default());
-    let before = &mut |heap: &mut Replay, batch: &Batch| keyframes.before(heap, batch);
-    Feed::new(trace.steps()).go_on_with(&mut heap, Until::End, 0, before).unwrap();
+    Feed::new(trace.steps()).go_on_watched(&mut heap, Until::End, 0, &mut keyframes).unwrap();
     heap.finish();
     keyframes.append(&trace, &heap)
 }

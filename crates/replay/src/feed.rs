@@ -7,6 +7,7 @@ use highwater_trace::model::Step;
 use highwater_trace::{Batch, GroupStart, KeyframePacker, PackedKeyframe, Steps, Trace, TraceError};
 
 use crate::replay::{Replay, Until};
+use crate::watch::{Nobody, Watch};
 
 /// Events read at a time.
 const BATCH: usize = 2048;
@@ -58,19 +59,19 @@ impl<'a> Feed<'a> {
     /// # Errors
     /// The file cannot be read.
     pub fn go_on(&mut self, replay: &mut Replay, until: Until, left: u64) -> Result<(), TraceError> {
-        self.go_on_with(replay, until, left, &mut |_, _| {})
+        self.go_on_watched(replay, until, left, &mut Nobody)
     }
 
-    /// The same, and calls `before` with the replay and each batch before it is fed.
+    /// The same while somebody looks on.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn go_on_with(
+    pub fn go_on_watched<W: Watch>(
         &mut self,
         replay: &mut Replay,
         until: Until,
         left: u64,
-        before: &mut dyn FnMut(&mut Replay, &Batch),
+        watch: &mut W,
     ) -> Result<(), TraceError> {
         let share = until == Until::End
             && left >= MANY
@@ -79,13 +80,13 @@ impl<'a> Feed<'a> {
             if !self.open {
                 self.fed = 0;
                 if share {
-                    return self.shared(replay, before);
+                    return self.shared(replay, watch);
                 }
                 if !self.steps.next_batch(&mut self.batch, BATCH)? {
                     return Ok(());
                 }
                 self.open = true;
-                before(replay, &self.batch);
+                watch.batch(replay, &self.batch);
             }
             let rest = self.batch.events.get(self.fed..).unwrap_or_default();
             let seqno = self.batch.seqno + self.fed as u64;
@@ -95,9 +96,9 @@ impl<'a> Feed<'a> {
                 true => rest.len(),
                 false => (seqno..).zip(rest).take_while(|(at, event)| until.includes(*at, event.ns)).count(),
             };
-            replay.feed_events(self.batch.epoch, seqno, rest.get(..count).unwrap_or_default());
+            replay.feed_events(self.batch.epoch, seqno, rest.get(..count).unwrap_or_default(), watch);
             self.fed += count;
-            if !all || !replay.feed_last(&self.batch, until) {
+            if !all || !replay.feed_last(&self.batch, until, watch) {
                 return Ok(());
             }
             self.open = false;
@@ -105,11 +106,7 @@ impl<'a> Feed<'a> {
     }
 
     /// The rest, read by a thread of its own.
-    fn shared(
-        &mut self,
-        replay: &mut Replay,
-        before: &mut dyn FnMut(&mut Replay, &Batch),
-    ) -> Result<(), TraceError> {
+    fn shared<W: Watch>(&mut self, replay: &mut Replay, watch: &mut W) -> Result<(), TraceError> {
         let steps = &mut self.steps;
         std::thread::scope(|scope| {
             let (full, filled) = mpsc::sync_channel::<Batch>(WAITING);
@@ -124,8 +121,9 @@ impl<'a> Feed<'a> {
                 }
             });
             for batch in filled {
-                before(replay, &batch);
-                replay.feed_batch(&batch);
+                watch.batch(replay, &batch);
+                replay.feed_events(batch.epoch, batch.seqno, &batch.events, watch);
+                replay.feed_last(&batch, Until::End, watch);
                 let _ = back.send(batch);
             }
             match reader.join() {
@@ -146,6 +144,14 @@ pub struct Keyframes {
     apart: u64,
     /// From this seqno on the next one may be made.
     next: u64,
+}
+
+impl Watch for Keyframes {
+    const EVENTS: bool = false;
+
+    fn batch(&mut self, replay: &mut Replay, batch: &Batch) {
+        self.before(replay, batch);
+    }
 }
 
 /// Events between two keyframes, at least: fewer are replayed as fast as a
@@ -175,8 +181,7 @@ impl Keyframes {
         })
     }
 
-    /// To be called before each batch of the trace.
-    pub fn before(&mut self, replay: &mut Replay, batch: &Batch) {
+    fn before(&mut self, replay: &mut Replay, batch: &Batch) {
         if batch.events.is_empty() || batch.seqno < self.next {
             return;
         }

@@ -53,6 +53,7 @@ pub mod sampling;
 pub mod series;
 mod table;
 pub mod totals;
+pub mod watch;
 
 #[cfg(test)]
 mod coarse;

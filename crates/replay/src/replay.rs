@@ -26,6 +26,7 @@ use crate::sampling::Weight;
 use crate::series::Series;
 use crate::table::Table;
 use crate::totals::{SiteTotals, ThreadTotals, Totals};
+use crate::watch::{Act, Nobody, Watch};
 use resume::Doubts;
 
 /// How many slab places all searches for the block around an address may look
@@ -139,6 +140,16 @@ fn whole(brief: &Brief, seqno: u64) -> Event {
     Event { seqno, ns, stamp, thread, op, api, addr, node, pair: None }
 }
 
+/// An event as most come.
+fn brief_of(event: &Event) -> Brief {
+    let size = match event.op {
+        Op::Alloc { size, .. } => size,
+        Op::Free => 0,
+    };
+    let Event { ns, stamp, thread, api, addr, node, pair, .. } = *event;
+    Brief { ns, stamp, addr, size, node, thread, api, paired: pair.is_some() }
+}
+
 impl Replay {
     /// A replay before the first event.
     pub fn new(options: Options) -> Replay {
@@ -228,6 +239,15 @@ impl Replay {
     /// Takes in one step of an epoch.
     #[inline]
     pub fn feed_in(&mut self, epoch: u32, step: &Step) {
+        self.feed_watched(epoch, step, &mut Nobody);
+    }
+
+    /// [`Replay::feed_in`] while somebody looks on.
+    #[inline]
+    pub fn feed_watched<W: Watch>(&mut self, epoch: u32, step: &Step, watch: &mut W) {
+        if let Step::Event(event) = step {
+            self.announce(event, watch);
+        }
         if epoch != self.epoch {
             self.epoch = epoch;
             self.barrier();
@@ -382,17 +402,56 @@ impl Replay {
     // ---- events ---------------------------------------------------------
 
     fn event(&mut self, event: &Event) {
-        let (size, usable) = match event.op {
-            Op::Alloc { size, usable } => (size, usable),
-            Op::Free => (0, None),
-        };
-        let Event { seqno, ns, stamp, thread, op, api, addr, node, pair } = *event;
-        let brief = Brief { ns, stamp, addr, size, node, thread, api, paired: pair.is_some() };
-        if let Some(usable) = usable {
-            self.usable.insert(seqno.min(MAX_SEQNO), usable);
+        let brief = brief_of(event);
+        if let Op::Alloc { usable: Some(usable), .. } = event.op {
+            self.usable.insert(event.seqno.min(MAX_SEQNO), usable);
         }
-        let key = self.table.key(addr);
-        self.brief(&brief, &key, seqno, op == Op::Free);
+        let key = self.table.key(brief.addr);
+        self.brief(&brief, &key, event.seqno, event.op == Op::Free);
+    }
+
+    /// Says to `watch` what an event will do.
+    #[inline(always)]
+    fn announce<W: Watch>(&mut self, event: &Event, watch: &mut W) {
+        if W::EVENTS {
+            let key = self.table.key(event.addr);
+            self.announce_brief(&brief_of(event), &key, event.seqno, event.op == Op::Free, watch);
+        }
+    }
+
+    /// The same for an event with the key of its address.
+    #[inline(always)]
+    fn announce_brief<W: Watch>(
+        &mut self,
+        event: &Brief,
+        key: &Key,
+        seqno: u64,
+        is_free: bool,
+        watch: &mut W,
+    ) {
+        let act = match is_free {
+            false => Act::Made { site: self.site_at(event.node) },
+            true => match self.table.find_at(key, event.addr) {
+                Some(block) => Act::Freed {
+                    site: block.site(),
+                    size: block.size(),
+                    ns: block.ns(),
+                    seqno: block.seqno(),
+                },
+                None => Act::Nothing,
+            },
+        };
+        watch.event(self, event, seqno, act);
+    }
+
+    /// The number of a stack's totals, which are made where there are none.
+    #[inline(always)]
+    fn site_at(&mut self, node: NodeId) -> u32 {
+        let (site, new) = self.site_index.index(node);
+        if new {
+            self.sites.push(SiteTotals::new(node, self.peak.epoch));
+        }
+        site
     }
 
     /// Takes in an event; `key` is that of its address.
@@ -437,10 +496,7 @@ impl Replay {
         if event.paired {
             self.totals.note_pair(event.api, blocks);
         }
-        let (site, new) = self.site_index.index(event.node);
-        if new {
-            self.sites.push(SiteTotals::new(event.node, self.peak.epoch));
-        }
+        let site = self.site_at(event.node);
         let fields = Fields {
             addr: event.addr,
             size,

@@ -113,12 +113,18 @@ impl Table {
     /// The block that lives at `addr`.
     #[inline]
     pub fn find(&self, addr: u64) -> Option<&Block> {
+        self.find_at(&self.key(addr), addr)
+    }
+
+    /// [`Table::find`] with the address's key.
+    #[inline(always)]
+    pub fn find_at(&self, key: &Key, addr: u64) -> Option<&Block> {
         let block = &self.young[young(addr)];
         if block.is_live() && block.addr() == addr {
             return Some(block);
         }
         let slab = &self.slab;
-        let found = self.index.find(&self.key(addr), |at| slab.get(at).addr() == addr)?;
+        let found = self.index.find(key, |at| slab.get(at).addr() == addr)?;
         Some(slab.get(found.place))
     }
 

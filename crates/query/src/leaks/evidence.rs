@@ -14,9 +14,10 @@
 use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
 use highwater_replay::sampling::Weight;
+use highwater_replay::watch::{Act, Watch};
 use highwater_replay::{LiveBlock, Replay, Until};
-use highwater_trace::model::{EndedHow, Event, Op, Step};
-use rustc_hash::FxHashMap;
+use highwater_trace::Brief;
+use highwater_trace::model::EndedHow;
 
 use super::lifetimes::Lifetimes;
 use crate::session::{QueryError, Session, Source};
@@ -119,20 +120,9 @@ impl Evidence {
     /// # Errors
     /// It cannot be read.
     pub fn collect(session: &mut Session, until: Until, slicing: Slicing) -> Result<Evidence, QueryError> {
-        let source = session.source();
-        let mut steps = source.steps();
-        let mut replay = Replay::new(session.replay_options());
         let mut collector = Collector::new(slicing);
-        while let Some((epoch, step)) = steps.next_in_epoch()? {
-            if let Step::Event(event) = &step {
-                if !until.includes(event.seqno, event.ns) {
-                    break;
-                }
-                collector.event(event, &replay);
-            }
-            replay.feed_in(epoch, &step);
-        }
-        session.learn(&steps);
+        let mut replay = session.watch_until(until, &mut collector)?;
+        let source = session.source();
         replay.finish();
         if let (Source::Trace(trace), Until::End) = (&*source, until) {
             replay.add_left_out(trace.left_out());
@@ -182,6 +172,31 @@ impl Evidence {
     }
 }
 
+impl Watch for Collector {
+    const EVENTS: bool = true;
+
+    #[inline(always)]
+    fn event(&mut self, replay: &Replay, event: &Brief, seqno: u64, act: Act) {
+        let clock = match self.slicing {
+            Slicing::Events => self.events,
+            // Times do not go back where the trace is whole.
+            Slicing::Period(_) => event.ns.max(self.last.ns),
+        };
+        // No slice ends between the halves of a realloc.
+        let half = event.paired && matches!(act, Act::Made { .. });
+        if clock >= self.turns && !half {
+            self.turn(clock, replay);
+        }
+        self.events += 1;
+        self.last = SliceEnd { ns: event.ns.max(self.last.ns), seqno: seqno.max(self.last.seqno) };
+        match act {
+            Act::Made { site } => self.alloc(event, site, replay.weight(event.size, seqno)),
+            Act::Freed { site, size, ns, seqno } => self.free(event, site, ns, replay.weight(size, seqno)),
+            Act::Nothing => {}
+        }
+    }
+}
+
 struct Collector {
     slicing: Slicing,
     /// Events or ns in a slice.
@@ -189,10 +204,12 @@ struct Collector {
     most: u64,
     /// Number of the open slice.
     open: u32,
+    /// Where it ends, in events or ns.
+    turns: u64,
     events: u64,
     last: SliceEnd,
     slices: Vec<SliceEnd>,
-    index: FxHashMap<NodeId, u32>,
+    /// By the replay's numbers: in the order of first allocations.
     stacks: Vec<StackEvidence>,
     /// Stacks with a point in the open slice.
     touched: Vec<u32>,
@@ -212,10 +229,10 @@ impl Collector {
             width,
             most,
             open: 0,
+            turns: width,
             events: 0,
             last: SliceEnd::default(),
             slices: Vec::new(),
-            index: FxHashMap::default(),
             stacks: Vec::new(),
             touched: Vec::new(),
             tail: Vec::new(),
@@ -223,34 +240,8 @@ impl Collector {
         }
     }
 
-    /// Takes in an event that `replay` will be fed next.
-    #[inline]
-    fn event(&mut self, event: &Event, replay: &Replay) {
-        let clock = match self.slicing {
-            Slicing::Events => self.events,
-            // Times do not go back where the trace is whole.
-            Slicing::Period(_) => event.ns.max(self.last.ns),
-        };
-        // No slice ends between the halves of a realloc.
-        let half = event.pair.is_some() && event.op != Op::Free;
-        if clock / self.width != u64::from(self.open) && !half {
-            self.turn(clock, replay);
-        }
-        self.events += 1;
-        self.last = SliceEnd { ns: event.ns.max(self.last.ns), seqno: event.seqno.max(self.last.seqno) };
-        match event.op {
-            Op::Alloc { size, .. } => self.alloc(event, size, replay.weight(size, event.seqno)),
-            Op::Free => {
-                if let Some(block) = replay.block_at(event.addr) {
-                    self.free(&block, event, replay.weight(block.size, block.seqno));
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn alloc(&mut self, event: &Event, size: u64, weight: Weight) {
-        let node = event.node;
+    #[inline(always)]
+    fn alloc(&mut self, event: &Brief, site: u32, weight: Weight) {
         let entry = (self.last.seqno, self.events);
         if self.tail.len() < TAIL {
             self.tail.push(entry);
@@ -258,47 +249,35 @@ impl Collector {
             self.tail[self.tail_next] = entry;
             self.tail_next = (self.tail_next + 1) % TAIL;
         }
-        let stacks = &mut self.stacks;
-        let at = *self.index.entry(node).or_insert_with(|| {
-            stacks.push(StackEvidence {
-                node,
-                allocations: 0,
-                frees: 0,
-                sizes: (u64::MAX, 0),
-                points: Vec::new(),
-                lifetimes: None,
-                blocks: 0,
-                bytes: 0,
-            });
-            (stacks.len() - 1) as u32
-        });
-        let Some(stack) = self.stacks.get_mut(at as usize) else { return };
+        while self.stacks.len() <= site as usize {
+            self.stacks.push(StackEvidence::new(event.node));
+        }
+        let Some(stack) = self.stacks.get_mut(site as usize) else { return };
         stack.allocations = stack.allocations.saturating_add(weight.blocks);
-        stack.sizes = (stack.sizes.0.min(size), stack.sizes.1.max(size));
+        stack.sizes = (stack.sizes.0.min(event.size), stack.sizes.1.max(event.size));
         if stack.open(self.open) {
-            self.touched.push(at);
+            self.touched.push(site);
         }
         stack.blocks = stack.blocks.saturating_add(weight.blocks);
         stack.bytes = stack.bytes.saturating_add(weight.bytes);
         let (blocks, bytes) = (stack.blocks, stack.bytes);
         if let Some(point) = stack.points.last_mut() {
             point.born = point.born.saturating_add(narrow(weight.blocks));
-            if event.pair.is_some() {
+            if event.paired {
                 point.low_blocks = point.low_blocks.min(blocks);
                 point.low_bytes = point.low_bytes.min(bytes);
             }
         }
     }
 
-    #[inline]
-    fn free(&mut self, block: &LiveBlock, event: &Event, weight: Weight) {
-        let Some(&at) = self.index.get(&block.node) else { return };
-        let Some(stack) = self.stacks.get_mut(at as usize) else { return };
+    #[inline(always)]
+    fn free(&mut self, event: &Brief, site: u32, ns: u64, weight: Weight) {
+        let Some(stack) = self.stacks.get_mut(site as usize) else { return };
         let blocks = narrow(weight.blocks);
         stack.frees = stack.frees.saturating_add(weight.blocks);
-        stack.lifetimes.get_or_insert_default().add_all(event.ns.saturating_sub(block.ns), blocks);
+        stack.lifetimes.get_or_insert_default().add_all(event.ns.saturating_sub(ns), blocks);
         if stack.open(self.open) {
-            self.touched.push(at);
+            self.touched.push(site);
         }
         stack.blocks = stack.blocks.saturating_sub(weight.blocks);
         stack.bytes = stack.bytes.saturating_sub(weight.bytes);
@@ -330,6 +309,7 @@ impl Collector {
             self.slices.push(SliceEnd { ns, seqno: self.last.seqno });
         }
         self.open = open;
+        self.turns = (u64::from(open) + 1).saturating_mul(self.width);
     }
 
     /// Writes down what the open slice ends with. The replay knows the levels
@@ -416,6 +396,20 @@ fn narrow(blocks: u64) -> u32 {
 }
 
 impl StackEvidence {
+    /// Of a stack that has made nothing yet.
+    fn new(node: NodeId) -> StackEvidence {
+        StackEvidence {
+            node,
+            allocations: 0,
+            frees: 0,
+            sizes: (u64::MAX, 0),
+            points: Vec::new(),
+            lifetimes: None,
+            blocks: 0,
+            bytes: 0,
+        }
+    }
+
     /// Makes a point for the open slice, if there is none yet.
     #[inline]
     fn open(&mut self, slice: u32) -> bool {

@@ -1,8 +1,9 @@
 //! The heap at an instant, and what happened in a window.
 
+use highwater_replay::watch::{Nobody, Watch};
 use highwater_replay::{Feed, Keyframes, LiveBlock, Options, Replay, Until};
 use highwater_trace::model::Step;
-use highwater_trace::{Batch, Steps, Trace, TraceError};
+use highwater_trace::{Steps, Trace, TraceError};
 
 use super::{QueryError, Session, Source, StepStream};
 
@@ -15,8 +16,19 @@ enum Stream<'a> {
 impl Stream<'_> {
     /// Feeds `heap` up to an instant.
     fn go_on(&mut self, heap: &mut Replay, until: Until, left: u64) -> Result<(), TraceError> {
+        self.go_on_watched(heap, until, left, &mut Nobody)
+    }
+
+    /// The same while somebody looks on.
+    fn go_on_watched<W: Watch>(
+        &mut self,
+        heap: &mut Replay,
+        until: Until,
+        left: u64,
+        watch: &mut W,
+    ) -> Result<(), TraceError> {
         match self {
-            Stream::Trace(feed) => feed.go_on(heap, until, left)?,
+            Stream::Trace(feed) => feed.go_on_watched(heap, until, left, watch)?,
             Stream::Made { steps, given, seqno } => {
                 while let Some(step) = steps.as_slice().first() {
                     if let Step::Event(event) = step {
@@ -26,7 +38,7 @@ impl Stream<'_> {
                         *seqno = event.seqno + 1;
                     }
                     *given = given.wrapping_add(1);
-                    heap.feed_in(*given, step);
+                    heap.feed_watched(*given, step, watch);
                     steps.next();
                 }
             }
@@ -119,8 +131,7 @@ impl Session {
         let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
         match (&mut stream, keyframes, &*source) {
             (Stream::Trace(feed), Some(mut keyframes), Source::Trace(trace)) => {
-                let before = &mut |heap: &mut Replay, batch: &Batch| keyframes.before(heap, batch);
-                feed.go_on_with(&mut heap, Until::End, self.facts.events, before)?;
+                feed.go_on_watched(&mut heap, Until::End, self.facts.events, &mut keyframes)?;
                 heap.finish();
                 if feed.steps().warnings().is_empty() {
                     keyframes.append(trace, &heap);
@@ -149,6 +160,18 @@ impl Session {
         let source = self.source();
         let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
         stream.go_on(&mut heap, until, self.facts.events)?;
+        self.learn_from(&stream);
+        Ok(heap)
+    }
+
+    /// The same while somebody looks on.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn watch_until<W: Watch>(&mut self, until: Until, watch: &mut W) -> Result<Replay, QueryError> {
+        let source = self.source();
+        let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
+        stream.go_on_watched(&mut heap, until, self.facts.events, watch)?;
         self.learn_from(&stream);
         Ok(heap)
     }

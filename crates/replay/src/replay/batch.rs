@@ -6,6 +6,7 @@ use highwater_trace::{Batch, Brief};
 use super::{Replay, Until};
 use crate::index::Key;
 use crate::table::Table;
+use crate::watch::{Nobody, Watch};
 
 /// Events in a piece: between asking for memory and using it.
 const AHEAD: usize = 16;
@@ -13,8 +14,8 @@ const AHEAD: usize = 16;
 impl Replay {
     /// Takes in a batch: the same as [`Replay::feed_in`] with each of its steps.
     pub fn feed_batch(&mut self, batch: &Batch) {
-        self.feed_events(batch.epoch, batch.seqno, &batch.events);
-        self.feed_last(batch, Until::End);
+        self.feed_events(batch.epoch, batch.seqno, &batch.events, &mut Nobody);
+        self.feed_last(batch, Until::End, &mut Nobody);
     }
 
     /// The epoch of what was fed last.
@@ -32,20 +33,20 @@ impl Replay {
 
     /// Takes in what stands behind a batch's events, if it happened up to `until`;
     /// says whether it did.
-    pub(crate) fn feed_last(&mut self, batch: &Batch, until: Until) -> bool {
+    pub(crate) fn feed_last<W: Watch>(&mut self, batch: &Batch, until: Until, watch: &mut W) -> bool {
         match &batch.last {
             Some(Step::Event(event)) if !until.includes(event.seqno, event.ns) => return false,
-            Some(step) => self.feed_in(batch.epoch, step),
+            Some(step) => self.feed_watched(batch.epoch, step, watch),
             None => {}
         }
         true
     }
 
     /// Takes in consecutive events of one epoch, the first of them with this seqno.
-    pub(crate) fn feed_events(&mut self, epoch: u32, seqno: u64, events: &[Brief]) {
-        if !events.is_empty() && epoch != self.epoch {
-            self.epoch = epoch;
-            self.barrier();
+    pub(crate) fn feed_events<W: Watch>(&mut self, epoch: u32, seqno: u64, events: &[Brief], watch: &mut W) {
+        let mut turns = !events.is_empty() && epoch != self.epoch;
+        if turns && !W::EVENTS {
+            self.turn(epoch, &mut turns);
         }
         // What the events before stand for was asked for in turn: lines of the index
         // two pieces ahead, blocks one piece ahead.
@@ -61,11 +62,27 @@ impl Replay {
             next.look(&self.table, pieces.next());
             ahead.prefetch_blocks(&self.table);
             for (event, key) in behind.events.iter().zip(&behind.keys) {
+                if W::EVENTS {
+                    self.announce_brief(event, key, seqno, event.api.is_free(), watch);
+                    if turns {
+                        self.turn(epoch, &mut turns);
+                    }
+                }
                 self.brief(event, key, seqno, event.api.is_free());
                 seqno += 1;
             }
             behind = std::mem::replace(&mut ahead, next);
         }
+    }
+}
+
+impl Replay {
+    /// Begins an epoch.
+    #[cold]
+    fn turn(&mut self, epoch: u32, turns: &mut bool) {
+        *turns = false;
+        self.epoch = epoch;
+        self.barrier();
     }
 }
 

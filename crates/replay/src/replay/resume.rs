@@ -5,7 +5,6 @@ use highwater_trace::{Keyframe, ThreadState};
 
 use super::{Options, Replay, SEARCH_BUDGET};
 use crate::block::{Fields, MAX_NS, MAX_SEQNO, MAX_SIZE};
-use crate::totals::SiteTotals;
 
 /// Notes of [`Doubts`] that are kept; with more no keyframe is sound.
 const MOST: usize = 4096;
@@ -57,10 +56,7 @@ impl Replay {
     /// A block that lived at the keyframe.
     fn restore(&mut self, block: &Stored) {
         let thread = self.thread(block.thread);
-        let (site, new) = self.site_index.index(block.node);
-        if new {
-            self.sites.push(SiteTotals::new(block.node, self.peak.epoch));
-        }
+        let site = self.site_at(block.node);
         let fields = Fields {
             addr: block.addr,
             size: block.size.min(MAX_SIZE),
