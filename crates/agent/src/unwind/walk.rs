@@ -17,11 +17,20 @@ pub const MAX_FRAMES: usize = 64 << 10;
 
 /// Stack memory of this thread that was seen to be mapped: walks touch it
 /// again and again, so the kernel is asked once a page.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Span {
+    /// The first address at which eight bytes may be read.
     low: u64,
-    high: u64,
+    /// The last one; 0 of an empty span. (Not the end: a sum of an address and eight
+    /// can wrap around.)
+    last: u64,
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Span { low: u64::MAX, last: 0 }
+    }
 }
 
 const PAGE: u64 = 4096;
@@ -30,20 +39,13 @@ impl Span {
     /// May the eight bytes at `address` be read?
     #[inline(always)]
     pub fn covers(&mut self, address: u64) -> bool {
-        // No sum: eight bytes that reach around the end of the address space are not there.
-        if address >= self.low && self.has_eight(address) { true } else { self.extend(address) }
+        if address >= self.low && address <= self.last { true } else { self.extend(address) }
     }
 
     /// Is everything from `low` up to and with the eight bytes at `high` known?
     #[inline(always)]
     pub fn holds(&self, low: u64, high: u64) -> bool {
-        low >= self.low && self.has_eight(high) && low <= high
-    }
-
-    /// Do the eight bytes at `address` end inside?
-    #[inline(always)]
-    fn has_eight(&self, address: u64) -> bool {
-        address < self.high && self.high - address >= 8
+        low >= self.low && high <= self.last && low <= high
     }
 
     #[cold]
@@ -61,15 +63,15 @@ impl Span {
         // A frame may skip whole pages of locals: they are between two
         // addresses of one stack, so they are mapped too.
         let near = 8 << 20;
-        if self.high != 0
+        if self.last != 0
             && page + near >= self.low
-            && page <= self.high + near
+            && page <= self.last + near
             && contiguous(self, page, end)
         {
             self.low = self.low.min(page);
-            self.high = self.high.max(end);
+            self.last = self.last.max(end - 8);
         } else {
-            *self = Span { low: page, high: end };
+            *self = Span { low: page, last: end - 8 };
         }
         true
     }
@@ -77,7 +79,8 @@ impl Span {
 
 /// Is everything between the span and the new page mapped?
 fn contiguous(span: &Span, page: u64, end: u64) -> bool {
-    let (mut at, stop) = if page >= span.high { (span.high, page) } else { (end, span.low) };
+    let known = span.last + 8;
+    let (mut at, stop) = if page >= known { (known, page) } else { (end, span.low) };
     while at < stop {
         if !sys::readable(at) {
             return false;
