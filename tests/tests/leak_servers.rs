@@ -1,5 +1,5 @@
-//! Servers that run for a while: nothing grows where they are clean, and a
-//! planted leak stands first.
+//! Real programs: in servers that run for a while nothing grows where they are
+//! clean, and a planted leak stands first; programs that only start leak nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -157,6 +157,17 @@ fn a_clean_redis_loses_nothing() {
 fn what_redis_loses_with_each_reply_stands_first() {
     let reason = planted(&redis(&[], Some(&leak_per_write())), "lose_a_reply");
     assert!(reason.starts_with("every block made there stays"), "{reason}");
+}
+
+#[test]
+fn what_interpreters_make_to_start_was_called_growth() {
+    let perl = tools::need("perl");
+    let python = Path::new("/usr/bin/python3");
+    for (program, args) in [(perl.as_path(), ["-e", "print 1"]), (python, ["-c", "import json, http.client"])]
+    {
+        let recorded = record_with(&["-q"], |child| child.arg("--").arg(program).args(args)).expect_code(0);
+        clean(&suspects(&recorded.trace, 500));
+    }
 }
 
 #[test]

@@ -299,6 +299,7 @@ fn json_one<W: Write>(json: &mut Json<W>, suspect: &Suspect) -> io::Result<()> {
         json.field_u64("periods", survivors.of as u64)?;
         json.field_u64("blocks", survivors.blocks)?;
         json.field_f64("evenness", survivors.evenness)?;
+        json.field_f64("recurring", survivors.recurring)?;
         json.end_object()?;
     }
     if let Some(stale) = signs.stale {

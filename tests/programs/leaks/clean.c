@@ -366,6 +366,39 @@ static void runtime_residues(void)
     }
 }
 
+/* As an interpreter starts: each of its parts sets itself up, once and on a way of its
+ * own, through the same few functions. Nothing is done again. */
+static void *volatile objects[700];
+static size_t object_count;
+
+APART static void new_object(size_t size)
+{
+    objects[object_count++] = malloc(size);
+}
+
+#define PART(n)                                                                                  \
+    APART static void set_up_##n(void)                                                           \
+    {                                                                                            \
+        for (int i = 0; i < 6; i++) {                                                            \
+            new_object(24 + n % 7);                                                              \
+            work();                                                                              \
+        }                                                                                        \
+    }
+#define TEN(with, n) with(n##0) with(n##1) with(n##2) with(n##3) with(n##4) with(n##5) with(n##6) with(n##7) with(n##8) with(n##9)
+#define HUNDRED(with)                                                                            \
+    TEN(with, 1) TEN(with, 2) TEN(with, 3) TEN(with, 4) TEN(with, 5)                             \
+    TEN(with, 6) TEN(with, 7) TEN(with, 8) TEN(with, 9) TEN(with, 10)
+HUNDRED(PART)
+
+#define NAME(n) set_up_##n,
+static void (*const set_up[])(void) = {HUNDRED(NAME)};
+
+static void only_starts(void)
+{
+    for (size_t i = 0; i < sizeof set_up / sizeof *set_up; i++)
+        set_up[i]();
+}
+
 static const struct scenario all[] = {
     {"all_freed", all_freed},
     {"cache_fills", cache_fills},
@@ -388,6 +421,7 @@ static const struct scenario all[] = {
     {"thread_specific", thread_specific},
     {"phases", phases},
     {"runtime_residues", runtime_residues},
+    {"only_starts", only_starts},
     {NULL, NULL},
 };
 

@@ -48,7 +48,8 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged, held: Option<Stri
         let blocks = if stale.blocks == 1 { "1 is".to_string() } else { format!("{} are", stale.blocks) };
         parts.push(format!("{blocks} older than {age}{usual}"));
     }
-    if let Some(growth) = signs.growth.as_ref().filter(|growth| growth.grows) {
+    let kept = judged.verdict == Verdict::Kept;
+    if let Some(growth) = signs.growth.as_ref().filter(|growth| growth.grows && !kept) {
         let how = if growth.class == Class::Exp { ", ever faster" } else { "" };
         if signs.blocks <= 2 {
             parts.push("a block that is resized again and again".to_string());
@@ -59,9 +60,14 @@ pub fn sentence(run: &Run<'_>, signs: &Signs, judged: &Judged, held: Option<Stri
             other => parts.push(format!("grows, as {} has it{how}", other.name())),
         }
     } else if let Some(growth) = signs.growth.as_ref()
-        && judged.verdict == Verdict::Kept
+        && kept
     {
         match growth.class {
+            _ if growth.grows => {
+                let once = signs.survivors.is_some_and(|survivors| survivors.once());
+                let how = if once { "made in many ways, each gone once" } else { "made now and then" };
+                parts.push(how.to_string());
+            }
             Class::Log => parts.push("it filled up and stands".to_string()),
             Class::Step => parts.push("it grew once or twice and stands".to_string()),
             _ => {}

@@ -139,6 +139,9 @@ pub struct Survivors {
     pub evenness: f64,
     /// 1 if every epoch leaves as many, less the more their numbers differ.
     pub steadiness: f64,
+    /// The part of them whose stacks come back: those with survivors half of the site's
+    /// life apart.
+    pub recurring: f64,
 }
 
 impl Survivors {
@@ -152,6 +155,13 @@ impl Survivors {
     /// that came up (a histogram for each command) has gaps.
     pub fn patchy(&self) -> bool {
         self.with > 0 && (self.with as f64) < 0.7 * self.since as f64
+    }
+
+    /// Does hardly a stack come back? Then nothing was done again and again: a program
+    /// that starts makes what it keeps on one way after another, each gone once. What
+    /// is all young (a buffer that is resized) says nothing of that.
+    pub fn once(&self) -> bool {
+        self.with > 0 && self.recurring < 0.2
     }
 
     /// Do they go through the whole life of the site?
@@ -265,9 +275,18 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
             .zip(alive)
             .map(|(&born, &alive)| if born > 0 { (alive as f64 / born as f64).min(1.0) } else { 0.0 })
     };
+    let life = (slices - first.min(slices)) as u32;
+    let (mut again, mut all) = (0u64, 0u64);
+    for &(from, to, blocks) in site.spans.values() {
+        all = all.saturating_add(blocks);
+        if to - from >= life.div_ceil(2) {
+            again = again.saturating_add(blocks);
+        }
+    }
     let since = alive.iter().position(|&alive| alive > 0).map_or(0, |first| alive.len() - first);
     Survivors {
         seen: site.seen,
+        recurring: again as f64 / all.max(1) as f64,
         since,
         with,
         of: closed.len(),

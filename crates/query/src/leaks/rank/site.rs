@@ -41,6 +41,8 @@ pub struct Site<'a> {
     exit_variance: u64,
     /// Survivors by slice of birth.
     pub survivors: FxHashMap<u32, u64>,
+    /// Of each stack the first and the last slice with a survivor, and how many there are.
+    pub spans: FxHashMap<NodeId, (u32, u32, u64)>,
     /// Older than [`Lifetimes::stale_age`]: blocks, bytes.
     pub old: (u64, u64),
     old_variance: u64,
@@ -223,8 +225,11 @@ impl<'a> Groups<'a> {
             site.blocks = site.blocks.saturating_add(weight.blocks);
             site.bytes = site.bytes.saturating_add(weight.bytes);
             site.variance = site.variance.saturating_add(weight.variance);
-            let survivors = site.survivors.entry(evidence.slice_of(block.seqno)).or_default();
+            let slice = evidence.slice_of(block.seqno);
+            let survivors = site.survivors.entry(slice).or_default();
             *survivors = survivors.saturating_add(weight.blocks);
+            let span = site.spans.entry(block.node).or_insert((slice, slice, 0));
+            *span = (span.0.min(slice), span.1.max(slice), span.2.saturating_add(weight.blocks));
             site.oldest_ns = site.oldest_ns.min(block.ns);
             let age = evidence.now_ns.saturating_sub(block.ns);
             if site.stale_age.is_some_and(|stale| age > stale) {
@@ -261,6 +266,7 @@ impl Site<'_> {
             exit_bytes: 0,
             exit_variance: 0,
             survivors: FxHashMap::default(),
+            spans: FxHashMap::default(),
             old: (0, 0),
             old_variance: 0,
             seen: 0,

@@ -9,6 +9,7 @@
 
 use super::signs::{Run, Signs};
 use super::{Method, Ranking, Suspect};
+use crate::leaks::growth::Trend;
 
 /// Seconds below which a program that gives everything back may just run an errand: it
 /// builds up what it needs (an interpreter its modules), works and ends. Only what
@@ -58,7 +59,11 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
     let lost = signs.found.definite_blocks > 0;
     let throughout = signs.survivors.is_some_and(|survivors| survivors.throughout());
     let stale = signs.stale.is_some();
-    let growing = signs.grows();
+    let once = signs.blocks > 2 && signs.survivors.is_some_and(|survivors| survivors.once());
+    let patchy = signs.young(run) || signs.survivors.is_some_and(|survivors| survivors.patchy());
+    let credible = !once && (throughout || !patchy);
+    // What edleak says is said as it says it.
+    let growing = signs.grows() && (credible || run.trend != Trend::Own);
     let windows = signs.found.windows;
     let mut methods = Vec::new();
     if run.exited && signs.exit_blocks > 0 {
@@ -79,7 +84,6 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
     let of = |verdict, confidence, folded| (verdict, confidence, folded);
     // Given back in the end: only what works and lets go, and still grows, leaks.
     let given_back = signs.given_back(run);
-    let patchy = signs.young(run) || signs.survivors.is_some_and(|survivors| survivors.patchy());
     let regular =
         signs.survivors.is_some_and(|survivors| survivors.with == survivors.of && survivors.steadiness > 0.9);
     let (verdict, confidence, folded) = if lost {
@@ -89,11 +93,11 @@ pub fn judge(run: &Run<'_>, signs: &Signs) -> Judged {
         of(Verdict::Leak, 0.6, true)
     } else if run.windows > 1 && windows == run.windows {
         of(Verdict::Leak, 0.9, false)
-    } else if throughout && stale && !given_back && !signs.stands() {
+    } else if throughout && stale && !given_back && !signs.stands() && !once {
         of(if run.scanned { Verdict::Growth } else { Verdict::Leak }, if growing { 0.9 } else { 0.75 }, false)
     } else if growing && given_back && run.seconds() < ERRAND && !regular {
         of(Verdict::Growth, 0.4, true)
-    } else if growing && (throughout || !patchy) && !(given_back && (run.churn < 0.25 || !throughout)) {
+    } else if growing && credible && !(given_back && (run.churn < 0.25 || !throughout)) {
         of(Verdict::Growth, if throughout { 0.7 } else { 0.5 }, false)
     } else if signs.at_start {
         of(Verdict::StartUp, 0.8, true)
