@@ -109,9 +109,19 @@ fn noexec(folder: &Path) -> bool {
     }
 }
 
-/// FNV-1a: names a build, nothing more.
+/// Names a build, nothing more: what lies there is compared anyway. Eight bytes at a
+/// time: a byte at a time took 5 % of the start's CPU.
 fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+    let mix = |hash: u64, word: u64| {
+        let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 32
+    };
+    let hash = bytes.chunks(8).fold(0, |hash, chunk| {
+        let mut word = [0; 8];
+        word.iter_mut().zip(chunk).for_each(|(to, &from)| *to = from);
+        mix(hash, u64::from_le_bytes(word))
+    });
+    mix(hash, bytes.len() as u64)
 }
 
 fn in_memory(bytes: &[u8]) -> Result<AgentFile, io::Error> {
@@ -137,5 +147,18 @@ mod tests {
     fn without_a_folder_the_agent_is_in_memory() {
         let agent = in_memory(b"not really a library").unwrap();
         assert_eq!(fs::read(&agent.path).unwrap(), b"not really a library");
+    }
+
+    #[test]
+    fn builds_that_differ_anywhere_have_names_of_their_own() {
+        let build: Vec<u8> = (0..100u8).collect();
+        let mut names = std::collections::BTreeSet::from([fingerprint(&build), fingerprint(&build[..99])]);
+        for bit in 0..800 {
+            let mut other = build.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            names.insert(fingerprint(&other));
+        }
+        names.insert(fingerprint(&[&build[..], &[0]].concat()));
+        assert_eq!(names.len(), 803);
     }
 }
