@@ -87,7 +87,7 @@ pub struct RankArgs {
     /// Look at the heap every S (1s, 5m); without it, at equal numbers of events
     #[arg(long, value_name = "S", value_parser = period)]
     period: Option<u64>,
-    /// Say when the heap reaches this size
+    /// Say when the heap reaches this size [default: the program's own limit, where that is near]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     limit_at: Option<u64>,
     /// A function that only hands memory on: blame its caller; may be repeated
