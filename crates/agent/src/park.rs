@@ -28,12 +28,13 @@ const LOOKS: u64 = 1 << 30;
 /// Registers the handler, if the recorder wants to look.
 pub fn prepare() {
     let Some(shared) = start::shared() else { return };
+    let words = &shared.header().scan;
+    // A scan may also be asked for while the program runs.
+    words.own.store(&raw const sys::OWN as u64, Release);
     if shared.header().options & OPT_LEAK_CHECK == 0 {
         return;
     }
-    let words = &shared.header().scan;
     words.exit.store(REAL.exit.load(Relaxed) as u64, Relaxed);
-    words.own.store(&raw const sys::OWN as u64, Relaxed);
     type Handler = extern "C" fn(*mut u8);
     if let Some(register) = real!(cxa_atexit, extern "C" fn(Handler, *mut u8, *mut u8) -> i32) {
         register(handler, core::ptr::null_mut(), core::ptr::null_mut());

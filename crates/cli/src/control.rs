@@ -1,4 +1,4 @@
-//! `mark`, `status`, `stop`, `slice`: talking to a recording that is going on.
+//! `mark`, `status`, `stop`, `slice`, `scan`: talking to a recording that is going on.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -81,6 +81,46 @@ pub fn slice(args: &SliceArgs) -> anyhow::Result<()> {
     match recording.ask(&Request::Slice)? {
         Reply::Sliced { ns } => {
             output::say(&format!("a slice at {} of {}", human::time(ns), program(&recording.status)));
+            Ok(())
+        }
+        other => bail!("the recorder gave an answer to something else: {other:?}"),
+    }
+}
+
+/// Options of `scan`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "The program stands still while its memory is read. What was found is in the trace.\n\n\
+                  Example:\n  highwater scan && highwater leaks --method unreachable"
+)]
+pub struct ScanArgs {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Has the memory of the running program scanned for blocks that nothing points to.
+pub fn scan(args: &ScanArgs) -> anyhow::Result<()> {
+    let mut recording = args.target.find()?;
+    match recording.ask(&Request::Scan)? {
+        Reply::Scanned(found) => {
+            let amount = |(bytes, blocks): (u64, u64)| {
+                format!("{} in {}", human::bytes(bytes), human::counted(blocks, "block", "blocks"))
+            };
+            let mut out = output::stdout();
+            writeln!(out, "lost       {}", amount(found.lost))?;
+            writeln!(out, "possibly   {}", amount(found.possible))?;
+            writeln!(out, "reachable  {}", amount(found.reachable))?;
+            out.flush()?;
+            output::say(&format!(
+                "{} was scanned at {} and stood still for {}",
+                program(&recording.status),
+                human::time(found.ns),
+                human::time(found.stopped_ns)
+            ));
+            output::say(&format!(
+                "next: highwater leaks --method unreachable {}",
+                recording.status.trace.display()
+            ));
             Ok(())
         }
         other => bail!("the recorder gave an answer to something else: {other:?}"),

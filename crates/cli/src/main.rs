@@ -92,6 +92,8 @@ enum Command {
     Mark(control::Mark),
     /// Write a slice of a recording that makes slices, now
     Slice(control::SliceArgs),
+    /// Look now for blocks of a recorded program that nothing points to
+    Scan(control::ScanArgs),
     /// Say what is being recorded
     Status(control::StatusArgs),
     /// End a recording; the program runs on
@@ -141,6 +143,7 @@ fn main() -> ExitCode {
         Command::Findleaks(args) => findleaks::run(&args),
         Command::Mark(args) => output::finish(control::mark(&args)),
         Command::Slice(args) => output::finish(control::slice(&args)),
+        Command::Scan(args) => output::finish(control::scan(&args)),
         Command::Status(args) => output::finish(control::status(&args, colour)),
         Command::Stop(args) => output::finish(control::stop(&args)),
         Command::Import(args) => output::finish(import::run(&args)),

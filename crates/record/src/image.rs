@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use highwater_event::counted::Counted;
 use highwater_event::layout::*;
 use highwater_trace::model::{ClockPoint, End, EndedHow, Mark, Meta, RssSample};
-use highwater_trace::reach::ScanRef;
+use highwater_trace::reach::{Reach, ScanRef};
 use highwater_trace::{TraceError, Writer, WriterOptions};
 
 use crate::control::Status;
@@ -315,21 +315,52 @@ impl Image {
         let filtered = process::is_filtered(self.pid, words.parked.load(Relaxed));
         words.answer.store(if filtered { SCAN_BEGUN_FILTERED } else { SCAN_BEGUN }, SeqCst);
         let (pid, path) = (self.pid, self.path.clone());
+        let own = words.own.load(Acquire);
         let mut late = std::mem::take(&mut self.late);
         let result = match self.unscannable() {
             Some(why) => Err(why),
-            None => scan::run(pid, &path, parked, self, &mut late),
+            None => scan::run(pid, &path, own, Some(parked), self, &mut late),
         };
         self.late = late;
         self.let_go();
-        self.scanned = Some(match result {
-            Ok(reach) => {
-                let mut place = None;
-                self.write(|writer| writer.reach(&reach).map(|at| place = Some(at)));
-                place.unwrap_or_else(|| ScanRef::NotScanned("its result could not be written".to_owned()))
-            }
-            Err(why) => ScanRef::NotScanned(why),
-        });
+        match result.and_then(|reach| self.keep(&reach)) {
+            Ok(place) => self.scanned = Some(place),
+            // An earlier one, made while it ran, still says something.
+            Err(why) => self.scanned = self.scanned.take().or(Some(ScanRef::NotScanned(why))),
+        }
+    }
+
+    /// Looks for unreachable blocks now, while the program runs; it stands still
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// Why there was no scan, as half a sentence.
+    pub fn scan_now(&mut self) -> Result<Reach, String> {
+        if let Some(why) = self.unscannable() {
+            return Err(why);
+        }
+        if !self.late.is_empty() {
+            scan::stop::let_go(self.pid, &mut self.late);
+        }
+        let own = self.memory.header().scan.own.load(Acquire);
+        if own == 0 {
+            return Err("the program has only begun to start".to_owned());
+        }
+        let (pid, path) = (self.pid, self.path.clone());
+        let mut late = std::mem::take(&mut self.late);
+        let result = scan::run(pid, &path, own, None, &mut Running(self), &mut late);
+        self.late.extend(late);
+        let reach = result?;
+        self.scanned = Some(self.keep(&reach)?);
+        self.flush();
+        Ok(reach)
+    }
+
+    /// Writes what a scan found; where.
+    fn keep(&mut self, reach: &Reach) -> Result<ScanRef, String> {
+        let mut place = None;
+        self.write(|writer| writer.reach(reach).map(|at| place = Some(at)));
+        place.ok_or_else(|| "its result could not be written".to_owned())
     }
 
     /// Why a scan would mean nothing, if it would.
@@ -354,7 +385,7 @@ impl Image {
     /// What the end record says of the scan.
     fn scan_ref(&mut self, how: EndedHow) -> Option<ScanRef> {
         if !self.leak_check {
-            return None;
+            return self.scanned.take();
         }
         let not = |why: &str| Some(ScanRef::NotScanned(why.to_owned()));
         match (self.scanned.take(), how) {
@@ -496,6 +527,26 @@ impl Recording for Image {
         answer.store(SCAN_OVER, SeqCst);
         futex_wake(answer);
     }
+}
+
+/// A recording whose program does not wait for anybody.
+struct Running<'a>(&'a mut Image);
+
+impl Recording for Running<'_> {
+    fn drain(&mut self) -> Result<(), String> {
+        // What is published now is no younger than the clock that bounds the epoch.
+        self.0.epoch(false);
+        self.0.flush();
+        self.0.unscannable().map_or(Ok(()), Err)
+    }
+
+    fn now(&self) -> u64 {
+        Recording::now(self.0)
+    }
+
+    fn beat(&self) {}
+
+    fn let_go(&mut self) {}
 }
 
 /// Where the trace of an image goes.

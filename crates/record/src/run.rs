@@ -514,9 +514,6 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32, mut control: Optio
         } else {
             nap(sleep, taken, image.fullest(), own_times(image))
         };
-        if image.memory.header().options & highwater_event::layout::OPT_LEAK_CHECK != 0 {
-            crate::scan::stop::release_late(pid);
-        }
         futex_wait(&image.memory.header().recorder.doorbell, bell, sleep);
     }
 }

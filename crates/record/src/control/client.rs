@@ -152,6 +152,10 @@ impl Recording {
     /// It says no, or nothing.
     pub fn ask(&mut self, request: &Request) -> Result<Reply, ControlError> {
         let pid = self.status.pid;
+        if *request == Request::Scan {
+            // As long as the recorder lives: it has a limit of its own.
+            let _ = self.stream.set_read_timeout(None);
+        }
         match self.say(request) {
             Ok(Reply::Refused { reason }) => Err(ControlError::Refused { pid, reason }),
             Ok(reply) => Ok(reply),

@@ -16,7 +16,7 @@ pub mod server;
 use crate::image::Image;
 
 pub use client::{ControlError, Recording, Which};
-pub use protocol::{Reply, Request, Status};
+pub use protocol::{Reply, Request, Scanned, Status};
 pub use server::{Caller, Server};
 
 /// Answers what has been asked of a recording; who asked for its end, if
@@ -27,6 +27,10 @@ pub fn serve(server: &mut Server, image: &mut Image) -> Option<Caller> {
         let reply = match request {
             Request::Mark { name } => mark(image, &name),
             Request::Status => Reply::Status(image.status()),
+            Request::Scan => match image.scan_now() {
+                Ok(reach) => Reply::Scanned(Scanned::of(&reach)),
+                Err(reason) => Reply::Refused { reason: format!("not scanned: {reason}") },
+            },
             Request::Stop => return Some(caller),
             Request::Slice => match image.slice() {
                 Some(answer) => {

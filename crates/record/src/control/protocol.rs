@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use highwater_trace::reach::{Class, Reach};
 use serde::{Deserialize, Serialize};
 
 /// The version that this program speaks. A recorder refuses others.
@@ -27,6 +28,44 @@ pub enum Request {
     Stop,
     /// Write a slice now.
     Slice,
+    /// Look for unreachable blocks now.
+    Scan,
+}
+
+/// What a scan found, in short; the whole is in the trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scanned {
+    /// When, nanoseconds since the start of the recording.
+    pub ns: u64,
+    /// How long the program stood still, nanoseconds.
+    pub stopped_ns: u64,
+    /// Bytes and blocks that nothing points to, directly or through lost blocks.
+    pub lost: (u64, u64),
+    /// Bytes and blocks that only pointers into their middle lead to.
+    pub possible: (u64, u64),
+    /// Bytes and blocks that something points to.
+    pub reachable: (u64, u64),
+}
+
+impl Scanned {
+    /// In short.
+    pub fn of(reach: &Reach) -> Scanned {
+        let of = |class: Class| -> (u64, u64) {
+            reach.sites.iter().fold((0, 0), |(bytes, blocks), site| {
+                let amount = site.classes[class as usize & 3];
+                (u64::saturating_add(bytes, amount.bytes), u64::saturating_add(blocks, amount.blocks))
+            })
+        };
+        let (definite, indirect) = (of(Class::Definite), of(Class::Indirect));
+        Scanned {
+            ns: reach.ns,
+            stopped_ns: reach.stopped_ns,
+            lost: (definite.0.saturating_add(indirect.0), definite.1.saturating_add(indirect.1)),
+            possible: of(Class::Possible),
+            reachable: of(Class::Reachable),
+        }
+    }
 }
 
 /// What is being recorded.
@@ -71,6 +110,8 @@ pub enum Reply {
         /// Nanoseconds since the start of the recording.
         ns: u64,
     },
+    /// The memory was scanned.
+    Scanned(Scanned),
     /// It was not done.
     Refused {
         /// Why, as a sentence's end.
@@ -122,9 +163,13 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood() {
-        for request in
-            [Request::Mark { name: "A1 \"x\"\n".into() }, Request::Status, Request::Stop, Request::Slice]
-        {
+        for request in [
+            Request::Mark { name: "A1 \"x\"\n".into() },
+            Request::Status,
+            Request::Stop,
+            Request::Slice,
+            Request::Scan,
+        ] {
             let line = to_line(&request);
             assert_eq!(line.matches('\n').count(), 1, "{line}");
             assert_eq!(from_line::<Request>(line.trim_end().as_bytes()), Ok(request));

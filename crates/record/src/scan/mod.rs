@@ -5,6 +5,11 @@
 //! the memory is read, and the threads go on. Only then come the parts that
 //! need no memory: retained sizes and the record.
 //!
+//! At its exit the target waits for that; while it runs, it is stopped wherever it
+//! is. Not inside of our hooks, though: in the middle of a realloc the old block is
+//! no longer in the live set and the new one is not yet, so that all that they point
+//! to would seem lost. Threads that are there go on until they have left.
+//!
 //! | module | holds |
 //! |---|---|
 //! | [`stop`] | threads at a stand |
@@ -42,7 +47,6 @@ pub struct Parked {
     stack: u64,
     exact: bool,
     exit: u64,
-    own: u64,
 }
 
 impl Parked {
@@ -52,7 +56,6 @@ impl Parked {
             stack: words.stack.load(Relaxed),
             exact: words.exact.load(Relaxed) != 0,
             exit: words.exit.load(Relaxed),
-            own: words.own.load(Relaxed),
         })
     }
 }
@@ -78,17 +81,21 @@ pub trait Recording {
 /// Longest time for reading memory: this, and [`PER_GIB`] for each GiB.
 const LONGEST: Duration = Duration::from_secs(30);
 const PER_GIB: Duration = Duration::from_secs(10);
+/// Words of a stack in which a hook is looked for that called the allocator.
+const HOOK_WORDS: usize = 512;
 /// libc's `exit` is shorter than this.
 const EXIT_BYTES: u64 = 128;
 
-/// Scans `pid`. Threads that did not stop in time are added to `late`.
+/// Scans `pid`, whose agent keeps the list of its mappings at `own` and one of whose
+/// threads may wait at its exit. Threads that did not stop in time are added to `late`.
 ///
 /// # Errors
 /// Why there was no scan, as half a sentence.
 pub fn run(
     pid: u32,
     trace: &Path,
-    parked: Parked,
+    own: u64,
+    parked: Option<Parked>,
     recording: &mut dyn Recording,
     late: &mut Vec<u32>,
 ) -> Result<Reach, String> {
@@ -98,7 +105,7 @@ pub fn run(
         .map_err(|error| format!("the trace cannot be read back: {error}"))?;
     let from = Instant::now();
     let mut notes = Vec::new();
-    let stopped = hold(pid, &mut notes, late)?;
+    let stopped = hold(pid, own, parked, recording, &mut notes, late)?;
     if stopped.as_ref().is_some_and(|stopped| stopped.threads.is_empty()) {
         return Err("the program ended before it could be stopped".to_owned());
     }
@@ -109,7 +116,7 @@ pub fn run(
     let ns = recording.now();
     let (blocks, pages) = live.finish();
     let threads: &[Thread] = stopped.as_ref().map_or(&[], |stopped| &stopped.threads);
-    let read = read(pid, parked, threads, &blocks, &pages);
+    let read = read(pid, own, parked, threads, &blocks, &pages);
     let count = threads.len() as u64;
     let tids: Vec<u32> = threads.iter().map(|thread| thread.tid).collect();
     drop(stopped);
@@ -123,14 +130,37 @@ pub fn run(
     Ok(Reach { seqno, ns, stopped_ns, threads: count, root_bytes: read.root_bytes, notes, ..reach })
 }
 
-/// Stops all threads. Where that is forbidden, a process with one thread is
-/// scanned all the same: that thread waits for us.
-fn hold(pid: u32, notes: &mut Vec<String>, late: &mut Vec<u32>) -> Result<Option<Stopped>, String> {
-    match Stopped::all(pid) {
-        Ok(stopped) => Ok(Some(stopped)),
+/// Stops all threads, outside of our hooks. Where that is forbidden, a process with
+/// one thread is scanned all the same, if that thread waits for us.
+fn hold(
+    pid: u32,
+    own: u64,
+    parked: Option<Parked>,
+    recording: &mut dyn Recording,
+    notes: &mut Vec<String>,
+    late: &mut Vec<u32>,
+) -> Result<Option<Stopped>, String> {
+    let outside = |mut stopped: Stopped| {
+        let left = match maps_of(pid) {
+            Ok(maps) => leave_hooks(pid, own, parked, &maps, recording, &mut stopped)?,
+            // Gone, most likely; who reads its memory will say so.
+            Err(_) => 0,
+        };
+        Ok((stopped, left))
+    };
+    match Stopped::all(pid).and_then(outside) {
+        Ok((stopped, left)) => {
+            if left > 0 {
+                notes.push(format!(
+                    "{left} of its threads did not leave the allocator: what only the blocks in their hands \
+                     point to may be called lost"
+                ));
+            }
+            Ok(Some(stopped))
+        }
         Err(refused) => {
             late.extend(&refused.late);
-            let alone = stop::threads_of(pid).len() == 1;
+            let alone = parked.is_some() && stop::threads_of(pid).len() == 1;
             if refused.forbidden && alone {
                 notes.push(format!("it was not stopped: {}", refused.why));
                 return Ok(None);
@@ -138,6 +168,41 @@ fn hold(pid: u32, notes: &mut Vec<String>, late: &mut Vec<u32>) -> Result<Option
             Err(refused.why)
         }
     }
+}
+
+fn maps_of(pid: u32) -> Result<Vec<Mapping>, String> {
+    let text = std::fs::read(format!("/proc/{pid}/maps"))
+        .map_err(|error| format!("its mappings cannot be read: {error}"))?;
+    Ok(maps::parse(&text))
+}
+
+/// Has the threads that are in a hook of ours leave it; how many did not in time.
+fn leave_hooks(
+    pid: u32,
+    own: u64,
+    parked: Option<Parked>,
+    maps: &[Mapping],
+    recording: &mut dyn Recording,
+    stopped: &mut Stopped,
+) -> Result<u64, stop::Refused> {
+    let target = Target::new(pid, Instant::now() + LONGEST);
+    // Its data may lie in pages of no file: the object knows.
+    let objects = objects::find(maps, &target);
+    let agent = objects.iter().find(|object| object.holds(own)).map_or(0, |object| object.inode);
+    let code: Vec<&Mapping> =
+        maps.iter().filter(|mapping| agent != 0 && mapping.exec && mapping.inode == agent).collect();
+    let ours = |addr: u64| code.iter().any(|mapping| mapping.holds(addr));
+    let waits = parked.and_then(|parked| waiting_thread(parked, &stopped.threads)).map(|thread| thread.tid);
+    let inside = |thread: &Thread| {
+        if Some(thread.tid) == waits {
+            return false;
+        }
+        // Below the hook are at most the allocator's own frames.
+        let mut words = [0; HOOK_WORDS];
+        target.read(thread.registers.rsp & !7, &mut words);
+        ours(thread.registers.rip) || words.into_iter().any(ours)
+    };
+    stopped.leave(pid, inside, &mut || recording.drain())
 }
 
 const KILLED: &str = "it was killed during the scan";
@@ -152,18 +217,21 @@ struct Read {
 
 fn read(
     pid: u32,
-    parked: Parked,
+    own: u64,
+    parked: Option<Parked>,
     threads: &[Thread],
     blocks: &Blocks,
     pages: &Pages,
 ) -> Result<Read, String> {
-    let text = std::fs::read(format!("/proc/{pid}/maps"))
-        .map_err(|error| format!("its mappings cannot be read: {error}"))?;
-    let maps = maps::parse(&text);
+    let maps = maps_of(pid)?;
     let bytes: u64 = blocks.all().iter().map(|block| block.size).fold(0, u64::saturating_add);
     let longest = LONGEST + PER_GIB * u32::try_from(bytes >> 30).unwrap_or(1000).min(1000);
     let mut target = Target::new(pid, Instant::now() + longest);
-    if !target.is_readable(parked.stack) {
+    let stack = match (parked, threads.first()) {
+        (Some(parked), _) => parked.stack,
+        (None, first) => first.map_or(0, |thread| thread.registers.rsp),
+    };
+    if !target.is_readable(stack) {
         // What was killed has no memory any more: that is no matter of rights.
         return Err(match stop::has_ended(pid) {
             true => KILLED.to_owned(),
@@ -173,7 +241,7 @@ fn read(
     let (whole, objects) = regions::ranges(&maps);
     target.set_ranges(whole, objects);
     let target = &target;
-    let mut roots = roots(parked, threads, blocks, pages, &maps, target);
+    let mut roots = roots(own, parked, threads, blocks, pages, &maps, target);
     let over = || match target.stop.load(Relaxed) {
         true if stop::has_ended(pid) => Err(KILLED.to_owned()),
         true => Err(format!("reading its memory took longer than {} s", longest.as_secs())),
@@ -201,7 +269,8 @@ struct Roots {
 }
 
 fn roots(
-    parked: Parked,
+    agent: u64,
+    parked: Option<Parked>,
     threads: &[Thread],
     blocks: &Blocks,
     pages: &Pages,
@@ -209,28 +278,23 @@ fn roots(
     target: &Target,
 ) -> Roots {
     let objects = objects::find(maps, target);
-    let own = own_mappings(parked.own, maps, target);
-    let waiting = waiting_thread(parked, threads);
-    let start = if parked.exact { parked.stack } else { above_exit(parked, maps, target) };
+    let own = own_mappings(agent, maps, target);
     // A process that was not stopped has one thread, and that one waits.
-    let alone = Thread::waiting(parked.stack);
-    let threads = if threads.is_empty() { std::slice::from_ref(&alone) } else { threads };
-    let tid = waiting.map_or(alone.tid, |thread| thread.tid);
-    let known = Known {
-        maps,
-        objects: &objects,
-        agent: parked.own,
-        own: &own,
-        threads,
-        parked: Some((tid, start)),
-        pages,
-        blocks,
+    let alone = parked.map(|parked| Thread::waiting(parked.stack));
+    let threads = match &alone {
+        Some(alone) if threads.is_empty() => std::slice::from_ref(alone),
+        _ => threads,
     };
+    let waits = parked.map(|parked| {
+        let tid = waiting_thread(parked, threads).map_or(0, |thread| thread.tid);
+        (tid, if parked.exact { parked.stack } else { above_exit(parked, maps, target) })
+    });
+    let known = Known { maps, objects: &objects, agent, own: &own, threads, parked: waits, pages, blocks };
     let ranges = regions::roots(&known, target);
     let mut pointers = Vec::new();
     for thread in threads {
         // The registers of the thread that waits are the agent's.
-        if thread.tid != tid {
+        if waits.is_none_or(|(tid, _)| tid != thread.tid) {
             for (register, word) in regions::registers(thread).into_iter().enumerate() {
                 if let Some((to, into)) = blocks.find(word) {
                     let place = Place::Register { tid: thread.tid, register: register as u8 };

@@ -13,6 +13,9 @@ use crate::process;
 /// not before the child is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PTRACE_EVENT_STOP: i32 = 128;
+/// How long threads have to leave a place, and how long each of their turns is.
+const LEAVING: Duration = Duration::from_secs(1);
+const MOMENT: Duration = Duration::from_micros(100);
 
 /// A thread at a stand.
 #[derive(Clone, Copy)]
@@ -62,22 +65,76 @@ impl Stopped {
     /// [`Refused`]; then no thread is held, but for the late ones.
     pub fn all(pid: u32) -> Result<Stopped, Refused> {
         let mut stopped = Stopped { threads: Vec::new() };
+        stopped.rest(pid)?;
+        Ok(stopped)
+    }
+
+    /// Stops those that are not stopped yet.
+    fn rest(&mut self, pid: u32) -> Result<(), Refused> {
         let mut ended: Vec<u32> = Vec::new();
         loop {
             let mut fresh = false;
             for tid in threads_of(pid) {
-                if ended.contains(&tid) || stopped.threads.iter().any(|thread| thread.tid == tid) {
+                if ended.contains(&tid) || self.threads.iter().any(|thread| thread.tid == tid) {
                     continue;
                 }
-                match stopped.one(pid, tid)? {
+                match self.one(pid, tid)? {
                     true => fresh = true,
                     false => ended.push(tid),
                 }
             }
             // A thread that was not yet stopped may have made another.
             if !fresh {
-                return Ok(stopped);
+                return Ok(());
             }
+        }
+    }
+
+    /// Lets the threads that are `inside` go on for a moment, and again, until none
+    /// is; the others stay where they are. How many are still inside when the time is
+    /// over. `help` is called in each round: they may be waiting for us.
+    ///
+    /// # Errors
+    /// As [`Stopped::all`], and those of `help`; all threads go on then.
+    pub fn leave(
+        &mut self,
+        pid: u32,
+        inside: impl Fn(&Thread) -> bool,
+        help: &mut dyn FnMut() -> Result<(), String>,
+    ) -> Result<u64, Refused> {
+        let from = Instant::now();
+        loop {
+            let there: Vec<usize> =
+                (0..self.threads.len()).filter(|&at| self.threads.get(at).is_some_and(&inside)).collect();
+            let free = |at: &&usize| self.threads.get(**at).is_some_and(|thread| !is_job_stopped(thread.tid));
+            let going: Vec<usize> = there.iter().filter(free).copied().collect();
+            if going.is_empty() || from.elapsed() > LEAVING {
+                return Ok(there.len() as u64);
+            }
+            for &at in &going {
+                let Some(thread) = self.threads.get_mut(at) else { continue };
+                let signal = std::mem::replace(&mut thread.signal, 0);
+                let _ = ptrace(libc::PTRACE_CONT, thread.tid, 0, signal as u64);
+            }
+            let helped = help();
+            std::thread::sleep(MOMENT);
+            // Taken out and stopped anew; from the last, so that the places hold.
+            let going: Vec<u32> =
+                going.into_iter().rev().map(|at| self.threads.swap_remove(at).tid).collect();
+            let mut refused = helped.err().map(|why| Refused { why, forbidden: false, late: Vec::new() });
+            for tid in going {
+                match self.interrupt(pid, tid) {
+                    Ok(_) => {}
+                    Err(late) => match &mut refused {
+                        None => refused = Some(late),
+                        Some(first) => first.late.extend(late.late),
+                    },
+                }
+            }
+            if let Some(refused) = refused {
+                return Err(refused);
+            }
+            self.rest(pid)?;
         }
     }
 
@@ -99,6 +156,12 @@ impl Stopped {
                 _ => Err(refused(format!("a thread cannot be seized: {error}"), false, Vec::new())),
             };
         }
+        self.interrupt(pid, tid)
+    }
+
+    /// Stops one that is seized; false if it has ended.
+    fn interrupt(&mut self, pid: u32, tid: u32) -> Result<bool, Refused> {
+        let refused = |why: String, forbidden, late| Refused { why, forbidden, late };
         let asked = ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0);
         match wait_for_stop(pid, tid) {
             Wait::Stopped(signal) => {
@@ -172,17 +235,27 @@ fn wait_for_stop(pid: u32, tid: u32) -> Wait {
 fn look(pid: u32, tid: u32) -> Wait {
     // SAFETY: buffers of the right types.
     unsafe {
+        let stopped = |info: &libc::siginfo_t| {
+            let (event, signal) = (info.si_status() >> 8, info.si_status() & 0x7f);
+            Wait::Stopped(if event == PTRACE_EVENT_STOP { 0 } else { signal })
+        };
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let flags = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
         if libc::waitid(libc::P_PID, tid, &mut info, flags) == 0 && info.si_pid() == tid as i32 {
-            let (event, signal) = (info.si_status() >> 8, info.si_status() & 0x7f);
-            return Wait::Stopped(if event == PTRACE_EVENT_STOP { 0 } else { signal });
+            return stopped(&info);
         }
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let keep = if tid == pid { libc::WNOWAIT } else { 0 };
         let flags = libc::WEXITED | libc::WNOHANG | libc::__WALL | keep;
-        let ended = libc::waitid(libc::P_PID, tid, &mut info, flags);
-        if ended != 0 || info.si_pid() == tid as i32 { Wait::Ended } else { Wait::Late }
+        let none = libc::waitid(libc::P_PID, tid, &mut info, flags) == 0 && info.si_pid() != tid as i32;
+        match info.si_code {
+            _ if none => Wait::Late,
+            // Of a traced thread the system tells a stop, too, whatever it was asked
+            // for: one that came between the two calls.
+            libc::CLD_TRAPPED | libc::CLD_STOPPED if keep == 0 => stopped(&info),
+            libc::CLD_TRAPPED | libc::CLD_STOPPED => Wait::Late,
+            _ => Wait::Ended,
+        }
     }
 }
 
@@ -192,14 +265,6 @@ pub fn threads_of(pid: u32) -> Vec<u32> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Lets go of threads that came to their stop when nobody waited for it any more.
-/// Those that do not stand still for us are not touched.
-pub fn release_late(pid: u32) {
-    for tid in threads_of(pid) {
-        let _ = ptrace(libc::PTRACE_DETACH, tid, 0, 0);
-    }
-}
-
 /// Has the process ended, collected or not?
 pub fn has_ended(pid: u32) -> bool {
     threads_of(pid).iter().all(|&tid| is_dead(pid, tid))
@@ -207,6 +272,15 @@ pub fn has_ended(pid: u32) -> bool {
 
 fn is_dead(pid: u32, tid: u32) -> bool {
     process::thread_state(pid, tid).is_none_or(|state| matches!(state, b'Z' | b'X'))
+}
+
+/// Was it stopped by job control, before us? The system has no signal to tell of then.
+fn is_job_stopped(tid: u32) -> bool {
+    // SAFETY: plain integers, and a buffer of the type that the request fills.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::ptrace(libc::PTRACE_GETSIGINFO, tid as libc::pid_t, 0, &raw mut info) < 0
+    }
 }
 
 fn tracer_of(pid: u32, tid: u32) -> Option<u32> {
