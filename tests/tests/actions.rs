@@ -92,6 +92,10 @@ fn a_site_that_survives_every_action_is_the_leak_and_a_clean_program_has_none() 
         let leak = &found["suspects"][0];
         assert_eq!(leak["reason"], "3 of 3 actions, 2 blocks each");
         assert_eq!(leak["confidence"], "high");
+        let each = &leak["actions"]["per_action"];
+        for key in ["bytes", "at_least", "at_most"] {
+            assert_eq!(each[key].as_f64(), Some(200.0), "{key} of {each}");
+        }
         let other: Vec<u64> =
             found["sites"].as_array().unwrap().iter().filter_map(|site| site["line"].as_u64()).collect();
         assert!(other.contains(&line_of("TABLE")), "it survives one action: {found:#}");

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use highwater_query::leaks::actions::{Actions, Kept};
 use highwater_query::leaks::window::Window;
-use highwater_query::{By, Session, Stats};
+use highwater_query::{By, Session, Stats, units};
 use highwater_replay::{LiveBlock, Until};
 
 use crate::dump;
@@ -85,6 +85,11 @@ fn row<W: Write + ?Sized>(out: &mut W, look: &Look, kept: &Kept, by: By) -> io::
     writeln!(out, "{:>11} {:>11}  {what}", bytes(group.bytes), count(group.blocks))?;
     if kept.blocks.len() > 1 {
         writeln!(out, "{:>25}{}", "", kept.reason())?;
+    }
+    if let Some(each) = kept.per_action() {
+        let size = units::size_text;
+        let text = format!("adds {} an action ({} to {})", size(each.value), size(each.low), size(each.high));
+        writeln!(out, "{:>25}{text}", "")?;
     }
     if matches!(by, By::Site | By::Stack) {
         let depth = if by == By::Stack { usize::MAX } else { 2 };
@@ -190,6 +195,14 @@ fn json_kept<W: Write>(json: &mut Json<W>, kept: &Kept) -> io::Result<()> {
         }
         json.end_array()?;
     }
+    if let Some(each) = kept.per_action() {
+        json.key("per_action")?;
+        json.begin_object()?;
+        json.field_f64("bytes", each.value)?;
+        json.field_f64("at_least", each.low)?;
+        json.field_f64("at_most", each.high)?;
+        json.end_object()?;
+    }
     json.end_object()?;
     parts::json_stack(json, &group.stack)
 }
@@ -251,6 +264,9 @@ mod tests {
         assert_eq!(value["suspects"][0]["line"], 7);
         assert_eq!(value["suspects"][0]["methods"][0], "window");
         assert_eq!(value["suspects"][0]["actions"]["blocks"], serde_json::json!([1, 2, 2]));
+        let each = &value["suspects"][0]["actions"]["per_action"];
+        assert!(each["at_least"].as_f64() < each["bytes"].as_f64(), "{each}");
+        assert!(value["sites"][1]["actions"]["per_action"].is_null());
         assert_eq!(value["suspects"][0]["confidence"], "high");
         assert_eq!(value["sites"][1]["actions"]["survived"], 1);
         assert_eq!(value["windows"][2]["until"], "end");

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::growth::forecast::Range;
+use super::per_action;
 use super::report::Hidden;
 use super::suppressions::Suppressions;
 use super::window::{Survivor, Window, survivors};
@@ -31,6 +33,12 @@ impl Kept {
     /// Is something left of every action?
     pub fn survived_all(&self) -> bool {
         self.survived() == self.blocks.len()
+    }
+
+    /// Bytes that an action adds, with 95 % confidence; `None` of one action, and of
+    /// what does not survive them all.
+    pub fn per_action(&self) -> Option<Range> {
+        per_action::mean(&self.bytes).filter(|_| self.survived_all())
     }
 
     /// How sure it is that this is a leak: one window may have met what is kept
@@ -237,6 +245,12 @@ mod tests {
             assert_eq!(leak.blocks, [1, 2, 2]);
             assert_eq!(leak.bytes, [10, 12, 13]);
             assert_eq!(leak.reason(), "3 of 3 actions, 1 to 2 blocks each");
+            let each = leak.per_action().unwrap();
+            assert!(
+                each.low < 10.0 && each.high > 13.0 && (each.value * 3.0 - 35.0).abs() < 1e-9,
+                "{each:?}"
+            );
+            assert_eq!(found.some[0].per_action(), None);
             assert_eq!(found.bytes(), 35);
             assert_eq!(found.some.len(), 1);
             assert_eq!(found.some[0].blocks, [1, 0, 0]);

@@ -11,6 +11,7 @@
 //! | [`report`] | what is alive at the end, without what is suppressed |
 //! | [`window`] | made in a window, alive after it |
 //! | [`actions`] | what survives every one of several equal actions |
+//! | [`per_action`] | how much each of these adds, and how sure that is |
 //! | [`evidence`] | one pass over the trace: each stack's levels by slice, lifetimes |
 //! | [`lifetimes`] | how long a site's blocks live, and which are stale |
 //! | [`growth`] | does it grow: edleak's ways, and our own |
@@ -32,6 +33,7 @@ pub mod growth;
 pub mod holders;
 pub mod lifetimes;
 pub mod pattern;
+pub mod per_action;
 pub mod rank;
 pub mod reach;
 pub mod report;
