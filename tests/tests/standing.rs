@@ -83,14 +83,32 @@ fn every_dependency_is_explained() {
     }
 }
 
+/// The sources of the modules of that name, in all crates.
+fn unit_tests(module: &str) -> String {
+    let path = module.replace("::", "/");
+    let crates = fs::read_dir(root().join("crates")).expect("crates");
+    let sources = crates.flatten().map(|entry| entry.path().join("src"));
+    let files = sources.flat_map(|source| {
+        [format!("{path}.rs"), format!("{path}/mod.rs"), format!("{path}/tests.rs")]
+            .map(|name| source.join(name))
+    });
+    files.filter(|file| file.exists()).map(|file| read(&file)).collect()
+}
+
 #[test]
 fn every_test_that_the_hazards_name_exists() {
     let page = read(&root().join("docs/hazards.md"));
     let mut named = 0;
     for word in page.split('`').filter(|word| word.contains("::") && !word.contains('…')) {
-        let (file, test) = word.split_once("::").expect("file::test");
-        let source = read(&root().join("tests/tests").join(format!("{file}.rs")));
-        assert!(source.contains(&format!("fn {test}()")), "docs/hazards.md names {word}, which is not there");
+        // `module::tests::test` is a crate's own, `file::test` one of this folder.
+        let (source, test) = match word.rsplit_once("::tests::") {
+            Some((module, test)) => (unit_tests(module), test),
+            None => {
+                let (file, test) = word.split_once("::").expect("file::test");
+                (read(&root().join("tests/tests").join(format!("{file}.rs"))), test)
+            }
+        };
+        assert!(source.contains(&format!("fn {test}(")), "docs/hazards.md names {word}, which is not there");
         named += 1;
     }
     assert!(named > 30, "only {named}");
