@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use highwater_tests::child::{Running, wait_until};
-use highwater_tests::{Ended, Highwater, Program, TempDir, number};
+use highwater_tests::{Ended, Highwater, Program, TempDir, number, schema};
 use serde_json::Value;
 
 fn start(options: &[&str]) -> (Running, TempDir) {
@@ -68,6 +68,9 @@ fn blocks_are_found_lost_while_the_program_runs_and_it_runs_on() {
     lose(&mut run, 2);
     let found = scan(&folder).expect_code(0).stdout();
     assert!(found.starts_with("lost       2.0 KiB in 20 blocks\n"), "{found}");
+    let json = Highwater::command(["scan", "--json"]).env("XDG_RUNTIME_DIR", folder.path()).run();
+    let json = schema::document(&json.expect_code(0).out);
+    assert_eq!((&json["lost"]["bytes"], &json["lost"]["blocks"]), (&2000.into(), &20.into()));
     run.say("end\n");
     run.wait().expect_code(3);
     assert_eq!(classes(&folder, line_of("LOST")), [(20, 0)]);

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use highwater_record::control::{Recording, Reply, Request, Status, Which};
+use highwater_record::control::{Recording, Reply, Request, Scanned, Status, Which};
+use highwater_render::json::Json;
 use highwater_render::{human, status};
 
 use crate::output::{self, Colour};
@@ -96,6 +97,9 @@ pub fn slice(args: &SliceArgs) -> anyhow::Result<()> {
 pub struct ScanArgs {
     #[command(flatten)]
     target: Target,
+    /// JSON, document highwater.scan/1
+    #[arg(long)]
+    json: bool,
 }
 
 /// Has the memory of the running program scanned for blocks that nothing points to.
@@ -103,14 +107,11 @@ pub fn scan(args: &ScanArgs) -> anyhow::Result<()> {
     let mut recording = args.target.find()?;
     match recording.ask(&Request::Scan)? {
         Reply::Scanned(found) => {
-            let amount = |(bytes, blocks): (u64, u64)| {
-                format!("{} in {}", human::bytes(bytes), human::counted(blocks, "block", "blocks"))
-            };
-            let mut out = output::stdout();
-            writeln!(out, "lost       {}", amount(found.lost))?;
-            writeln!(out, "possibly   {}", amount(found.possible))?;
-            writeln!(out, "reachable  {}", amount(found.reachable))?;
-            out.flush()?;
+            if args.json {
+                scan_json(&found)?;
+            } else {
+                scan_text(&found)?;
+            }
             output::say(&format!(
                 "{} was scanned at {} and stood still for {}",
                 program(&recording.status),
@@ -125,6 +126,35 @@ pub fn scan(args: &ScanArgs) -> anyhow::Result<()> {
         }
         other => bail!("the recorder gave an answer to something else: {other:?}"),
     }
+}
+
+fn scan_text(found: &Scanned) -> anyhow::Result<()> {
+    let mut out = output::stdout();
+    for (name, (bytes, blocks)) in amounts(found) {
+        let blocks = human::counted(blocks, "block", "blocks");
+        writeln!(out, "{name:<10} {} in {blocks}", human::bytes(bytes))?;
+    }
+    Ok(out.flush()?)
+}
+
+fn scan_json(found: &Scanned) -> anyhow::Result<()> {
+    let mut json = Json::document(output::stdout(), "scan")?;
+    json.field_time("time", found.ns)?;
+    json.field_time("stopped", found.stopped_ns)?;
+    for (name, (bytes, blocks)) in amounts(found) {
+        json.key(name)?;
+        json.begin_object()?;
+        json.field_u64("bytes", bytes)?;
+        json.field_u64("blocks", blocks)?;
+        json.end_object()?;
+    }
+    json.finish()?;
+    Ok(())
+}
+
+/// Bytes and blocks by what they are.
+fn amounts(found: &Scanned) -> [(&'static str, (u64, u64)); 3] {
+    [("lost", found.lost), ("possibly", found.possible), ("reachable", found.reachable)]
 }
 
 /// Options of `stop`.
