@@ -138,8 +138,14 @@ impl Drain {
     ) -> Result<u64, TraceError> {
         let slot = memory.slot(index);
         let Some(owner) = self.owners.get_mut(index as usize) else { return Ok(0) };
+        // The head first. An owner announces its generation before its first event, so
+        // whoever wrote what lies before this head is no later one than the generation
+        // read after it; and the last owner's events were all taken before it lost the
+        // slot. The other way round a new owner's first events could be read as its
+        // predecessor's.
+        let head = slot.head.load(Acquire);
         let generation = slot.generation.load(Acquire);
-        if generation == owner.generation && slot.head.load(Relaxed) == owner.tail {
+        if generation == owner.generation && head == owner.tail {
             return Ok(0);
         }
         if generation != owner.generation {
@@ -148,7 +154,6 @@ impl Drain {
                 writer.thread(&thread_def(owner))?;
             }
         }
-        let head = slot.head.load(Acquire);
         let length = head.wrapping_sub(owner.tail);
         if length == 0 {
             return Ok(0);
@@ -405,4 +410,92 @@ fn new_owner(slot: &Slot, generation: u32, tail: u64) -> Owner {
 
 fn thread_def(owner: &Owner) -> ThreadDef {
     ThreadDef { thread: owner.thread, tid: owner.tid, name: owner.name.clone(), start: owner.start }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use highwater_event::api::ApiKind;
+    use highwater_event::codec::{Encoder, MAX_RECORD};
+    use highwater_trace::model::{End, Meta, Op, Step};
+    use highwater_trace::{Trace, WriterOptions};
+
+    use super::*;
+    use crate::memory::Settings;
+
+    /// The memory as the thread sees it that plays the agent.
+    struct Shared<'a>(&'a Memory);
+    // SAFETY: that thread touches the memory as an agent in another process does.
+    unsafe impl Send for Shared<'_> {}
+
+    /// What the agent does for a thread that lives for one event: see `set_up` there.
+    fn live_and_die(memory: &Memory, thread: u32) {
+        let slot = memory.slot(0);
+        while slot.state.compare_exchange(SLOT_FREE, SLOT_CLAIMED, AcqRel, Relaxed).is_err() {
+            std::hint::spin_loop();
+        }
+        memory.header().agent.slots_used.fetch_max(1, AcqRel);
+        let stamp = u64::from(thread) + 1;
+        slot.start_stamp.store(stamp, Relaxed);
+        slot.thread.store(thread, Relaxed);
+        slot.generation.fetch_add(1, Release);
+        slot.state.store(SLOT_OWNED, Release);
+        let mut encoder = Encoder { state: State { stamp, ..State::default() } };
+        let ptr = 0x1000 + 16 * u64::from(thread);
+        let record =
+            Record::Alloc { stamp, ptr, size: 8, usable: None, node: 16, api: ApiKind::Malloc, pair: false };
+        let head = slot.head.load(Relaxed);
+        let mut room = [0; MAX_RECORD];
+        let bytes = encoder.record(&record, &mut room);
+        let place = memory.ring_place(0, head);
+        // SAFETY: far from the ring's end (the test writes less than a ring), and the
+        // recorder does not look before the head has moved.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+        slot.head.store(head + bytes.len() as u64, Release);
+    }
+
+    #[test]
+    fn the_first_events_of_a_threads_successor_were_read_as_its_own() {
+        const THREADS: u32 = 10_000;
+        let memory = Memory::create(&Settings::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("owners.hwt");
+        let mut writer = Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
+        let mut drain = Drain::default();
+        let gone = AtomicBool::new(false);
+        let pace = Pace { stamp: 0, ns: 0, rate: 1.0 };
+        assert!(memory.ring_size(0) > 50 * u64::from(THREADS));
+        std::thread::scope(|scope| {
+            let (shared, gone) = (Shared(&memory), &gone);
+            scope.spawn(move || {
+                let Shared(memory) = { shared };
+                for thread in 0..THREADS {
+                    live_and_die(memory, thread);
+                    gone.store(true, Release);
+                }
+            });
+            while drain.events < u64::from(THREADS) {
+                drain.epoch(&memory, Some(&mut writer), None, &pace, "").unwrap();
+                let slot = memory.slot(0);
+                // As in reclaim(): gone first, so the head no longer moves.
+                let all = || drain.owners.first().is_some_and(|o| o.tail == slot.head.load(Acquire));
+                if gone.load(Acquire) && all() {
+                    gone.store(false, Relaxed);
+                    slot.state.store(SLOT_FREE, Release);
+                }
+            }
+        });
+        writer.finish(&End::default()).unwrap();
+        let mut seen = 0;
+        let trace = Trace::open(&path).unwrap();
+        let mut steps = trace.steps();
+        while let Some(step) = steps.next().unwrap() {
+            let Step::Event(event) = step else { continue };
+            assert_eq!(event.op, Op::Alloc { size: 8, usable: None });
+            assert_eq!(event.addr, 0x1000 + 16 * u64::from(event.thread), "thread {}", event.thread);
+            seen += 1;
+        }
+        assert_eq!(seen, THREADS);
+    }
 }

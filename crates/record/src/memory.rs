@@ -272,6 +272,15 @@ impl Memory {
         }
     }
 
+    /// Where a test that plays the agent writes.
+    #[cfg(test)]
+    pub fn ring_place(&self, index: u32, at: u64) -> *mut u8 {
+        let (offset, size) =
+            ring_range(self.places.rings, self.sizes.big_rings, index.min(self.sizes.slots - 1));
+        // SAFETY: inside the ring.
+        unsafe { self.base.add((offset + (at & (size - 1))) as usize) }
+    }
+
     /// Bytes of slot `index`'s ring.
     pub fn ring_size(&self, index: u32) -> u64 {
         ring_range(self.places.rings, self.sizes.big_rings, index).1
