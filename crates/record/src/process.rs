@@ -1,6 +1,7 @@
 //! What `/proc` says about the target.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 
 /// The fields of `/proc/PID/stat` that we use.
@@ -23,17 +24,28 @@ pub struct Stat {
 
 /// Reads `/proc/PID/stat`.
 pub fn stat(pid: u32) -> Option<Stat> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Longer than the line ever is: a name of 64 bytes and 51 numbers.
+    let mut line = [0; 2048];
+    // One system call: the file is looked at often, and has no size to go by.
+    let length = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+    parse_stat(line.get(..length)?)
+}
+
+/// The fields of a line of `/proc/PID/stat`.
+fn parse_stat(line: &[u8]) -> Option<Stat> {
     // The name in parentheses may hold anything; the fields follow the last one.
-    let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
-    let number = |i: usize| fields.get(i - 3).and_then(|f| f.parse::<u64>().ok());
+    let behind = line.get(line.iter().rposition(|&b| b == b')')? + 1..)?;
+    let mut fields = str::from_utf8(behind).ok()?.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    // Field 4 comes next.
+    let mut number = |skip: usize| fields.nth(skip).and_then(|field| field.parse::<u64>().ok());
     Some(Stat {
-        state: *fields.first()?.as_bytes().first()?,
-        ppid: number(4)? as u32,
-        pgrp: number(5)? as u32,
-        session: number(6)? as u32,
-        start: number(22)?,
-        start_stack: number(28)?,
+        state,
+        ppid: number(0)? as u32,
+        pgrp: number(0)? as u32,
+        session: number(0)? as u32,
+        start: number(22 - 7)?,
+        start_stack: number(28 - 23)?,
     })
 }
 
@@ -169,5 +181,17 @@ mod tests {
         assert!(stat.ppid > 0 && stat.start > 0 && stat.start_stack > 0x1000);
         assert!(resident(me, 4096).unwrap() > 100 << 10);
         assert!(!thread_is_gone(me, me));
+    }
+
+    #[test]
+    fn a_name_may_hold_parentheses_and_spaces() {
+        let line = b"42 (a) b (c) S 7 8 9 0 -1 4194304 37 0 0 0 0 0 0 0 20 0 1 0 2613691 720896 67 \
+            18446744073709551615 1 2 140730793906320 0\n";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.state, stat.ppid, stat.pgrp, stat.session), (b'S', 7, 8, 9));
+        assert_eq!((stat.start, stat.start_stack), (2_613_691, 140_730_793_906_320));
+        for length in 0..line.len() - 20 {
+            assert_eq!(parse_stat(&line[..length]), None, "{length}");
+        }
     }
 }

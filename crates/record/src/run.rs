@@ -211,6 +211,9 @@ const CHORES: Duration = Duration::from_millis(100);
 const FLUSH: Duration = Duration::from_millis(500);
 /// The shortest and the longest sleep between two looks at the rings.
 const SLEEPS: (Duration, Duration) = (Duration::from_micros(75), Duration::from_millis(10));
+/// The longest one where no event's time depends on it: what is left is how soon a
+/// mark or a `stop` is heard.
+const SLOW: Duration = Duration::from_millis(40);
 /// The first sleep, and the one while another image is about to come.
 const SHORT: Duration = Duration::from_micros(300);
 /// The longest sleep while events come: a ring of a mebibyte takes longer to fill
@@ -225,9 +228,10 @@ const BUSY: Duration = Duration::from_millis(2);
 /// often we look. Then a trickle needs no more looks than nothing at all. (Should a
 /// flood begin, the first full ring wakes us.)
 fn nap(last: Duration, taken: u64, fullest: u64, own_times: bool) -> Duration {
+    let longest = if own_times { SLOW } else { SLEEPS.1 };
     match (taken, fullest) {
-        (0, _) => (last * 2).min(SLEEPS.1),
-        (_, 0) if own_times => (last * 2).min(SLEEPS.1),
+        (0, _) => (last * 2).min(longest),
+        (_, 0) if own_times => (last * 2).min(longest),
         (_, 65..) => (last / 2).clamp(SLEEPS.0, BUSY),
         (_, 16..) => last.min(BUSY),
         _ => (last * 2).min(BUSY),
@@ -460,9 +464,12 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32, mut control: Optio
     let mut chores = Instant::now();
     let mut flushed = Instant::now();
     let start_stack = process::stat(pid).map(|s| s.start_stack);
+    let mut quiet = false;
     loop {
         let bell = image.memory.header().recorder.doorbell.load(Acquire);
         let taken = image.epoch(false);
+        let first_quiet = taken == 0 && !quiet;
+        quiet = taken == 0;
         let attached = || next.is_some_and(|n| n.header().agent.state.load(Acquire) != AGENT_ABSENT);
         if is_zombie(pid) {
             // The next image may have come and gone while we looked away.
@@ -489,8 +496,8 @@ fn follow(image: &mut Image, next: Option<&Memory>, pid: u32, mut control: Optio
         if image.crowded() {
             image.reclaim();
         }
-        // A quiet moment, or time for chores.
-        if taken == 0 || chores.elapsed() >= CHORES {
+        // Nothing came any more, or it is time for chores.
+        if first_quiet || chores.elapsed() >= CHORES {
             // An exec that went around our wrappers leaves no agent behind.
             let stack =
                 process::stat(pid).filter(|s| s.state != b'Z').map(|s| s.start_stack).filter(|&at| at != 0);
