@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use highwater_tests::child::{Running, is_alive, wait_until};
 use highwater_tests::{Child, Ended, Highwater, Program, TempDir, schema};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A recorded `actions.c`, its sockets in a folder of the test's own.
 struct Live {
@@ -217,10 +217,19 @@ fn a_stopped_recording_is_complete_and_the_program_runs_on() {
     let mut live = start(&[]);
     live.act("act");
     let pid = live.status()["recordings"][0]["pid"].as_u64().unwrap() as u32;
-    let said = ask(live.folder.path(), &["stop"]).expect_code(0).stderr();
+    let marked = schema::document(&ask(live.folder.path(), &["mark", "done", "--json"]).expect_code(0).out);
+    let stopped = ask(live.folder.path(), &["stop", "--json"]).expect_code(0);
+    let said = stopped.stderr();
     assert!(said.contains("actions") && said.contains("runs on"), "{said}");
+    let stopped = schema::document(&stopped.out);
     let trace = live.trace();
     let before = Highwater::json(&["stats"], &trace);
+    for document in [&marked, &stopped] {
+        assert_eq!((document["pid"].as_u64(), &document["trace"]), (Some(pid.into()), &json!(trace)));
+    }
+    assert_eq!((&marked["name"], &stopped["marks"]), (&json!("done"), &json!(1)));
+    assert_eq!(stopped["events"], before["events"]);
+    assert!(marked["time"].as_f64() <= stopped["duration"].as_f64(), "{marked} {stopped}");
     assert_eq!(before["ended"]["how"], "detached");
     assert_eq!(before["complete"], true);
     assert!(is_alive(pid));

@@ -83,11 +83,13 @@ fn a_slice_on_request_holds_what_is_alive_by_stack_with_the_names_of_static_func
         wait_until("a slice is written", Duration::from_secs(60), || live.ask(&["slice"]).code() == 0);
         live.ask(&["mark", mark]).expect_code(0);
     }
+    let slice = schema::document(&live.ask(&["slice", "--json"]).expect_code(0).out);
+    assert_eq!(slice["schema"], "highwater.slice/1");
     let (folder, said) = live.end();
     assert!(!said.contains("slice"), "{said}");
     let file = slices(folder.path()).expect("slices");
     let all = list(&file["slice"]);
-    assert_eq!(all.len(), 2);
+    assert_eq!(all.len(), 3);
     for (slice, mark) in all.iter().zip(["one", "two"]) {
         let dump = Highwater::command(["dump", "--json", "--at", &format!("@{mark}")])
             .arg(folder.path().join("trace.hwt"))

@@ -47,6 +47,9 @@ pub struct Mark {
     name: String,
     #[command(flatten)]
     target: Target,
+    /// JSON, document highwater.mark/1
+    #[arg(long)]
+    json: bool,
 }
 
 /// Names this instant of a live recording.
@@ -60,7 +63,7 @@ pub fn mark(args: &Mark) -> anyhow::Result<()> {
                 human::time(ns),
                 program(&recording.status)
             ));
-            Ok(())
+            if args.json { instant_json("mark", Some(&args.name), ns, &recording.status) } else { Ok(()) }
         }
         other => bail!("the recorder gave an answer to something else: {other:?}"),
     }
@@ -74,6 +77,9 @@ pub fn mark(args: &Mark) -> anyhow::Result<()> {
 pub struct SliceArgs {
     #[command(flatten)]
     target: Target,
+    /// JSON, document highwater.slice/1
+    #[arg(long)]
+    json: bool,
 }
 
 /// Has a slice written now.
@@ -82,10 +88,24 @@ pub fn slice(args: &SliceArgs) -> anyhow::Result<()> {
     match recording.ask(&Request::Slice)? {
         Reply::Sliced { ns } => {
             output::say(&format!("a slice at {} of {}", human::time(ns), program(&recording.status)));
-            Ok(())
+            if args.json { instant_json("slice", None, ns, &recording.status) } else { Ok(()) }
         }
         other => bail!("the recorder gave an answer to something else: {other:?}"),
     }
+}
+
+/// Writes the document of a mark or a slice.
+fn instant_json(document: &str, name: Option<&str>, ns: u64, status: &Status) -> anyhow::Result<()> {
+    let mut json = Json::document(output::stdout(), document)?;
+    if let Some(name) = name {
+        json.field_str("name", name)?;
+    }
+    json.field_time("time", ns)?;
+    json.field_u64("pid", status.pid.into())?;
+    json.field_str("program", &status.program.to_string_lossy())?;
+    json.field_str("trace", &status.trace.to_string_lossy())?;
+    json.finish()?;
+    Ok(())
 }
 
 /// Options of `scan`.
@@ -164,6 +184,9 @@ fn amounts(found: &Scanned) -> [(&'static str, (u64, u64)); 3] {
 pub struct Stop {
     #[command(flatten)]
     target: Target,
+    /// JSON, document highwater.stop/1
+    #[arg(long)]
+    json: bool,
 }
 
 /// Ends a recording; the program runs on.
@@ -172,7 +195,7 @@ pub fn stop(args: &Stop) -> anyhow::Result<()> {
     match recording.ask(&Request::Stop)? {
         Reply::Stopped(status) => {
             output::say(&format!("{} runs on; its trace is {}", program(&status), status.trace.display()));
-            Ok(())
+            if args.json { Ok(status::stopped_json(output::stdout(), &line(&status))?) } else { Ok(()) }
         }
         other => bail!("the recorder gave an answer to something else: {other:?}"),
     }

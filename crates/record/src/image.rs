@@ -57,6 +57,8 @@ pub struct Image {
     partial: Option<String>,
     /// What became of it.
     scanned: Option<ScanRef>,
+    /// The live set of the latest scan while the program ran.
+    known: Option<scan::live::Live>,
     /// Threads that a scan did not get to stand still in time.
     late: Vec<u32>,
 }
@@ -139,6 +141,7 @@ impl Image {
             leak_check: options.leak_check,
             partial: options.remarks().into_iter().find(|remark| is_partial(remark)),
             scanned: None,
+            known: None,
             late: Vec::new(),
         };
         if let Some(slicing) = options.slices.as_ref().filter(|_| !options.count) {
@@ -316,10 +319,10 @@ impl Image {
         words.answer.store(if filtered { SCAN_BEGUN_FILTERED } else { SCAN_BEGUN }, SeqCst);
         let (pid, path) = (self.pid, self.path.clone());
         let own = words.own.load(Acquire);
-        let mut late = std::mem::take(&mut self.late);
+        let (mut late, mut known) = (std::mem::take(&mut self.late), self.known.take());
         let result = match self.unscannable() {
             Some(why) => Err(why),
-            None => scan::run(pid, &path, own, Some(parked), self, &mut late),
+            None => scan::run(pid, &path, own, Some(parked), self, &mut known, &mut late),
         };
         self.late = late;
         self.let_go();
@@ -347,8 +350,9 @@ impl Image {
             return Err("the program has only begun to start".to_owned());
         }
         let (pid, path) = (self.pid, self.path.clone());
-        let mut late = std::mem::take(&mut self.late);
-        let result = scan::run(pid, &path, own, None, &mut Running(self), &mut late);
+        let (mut late, mut known) = (std::mem::take(&mut self.late), self.known.take());
+        let result = scan::run(pid, &path, own, None, &mut Running(self), &mut known, &mut late);
+        self.known = known;
         self.late.extend(late);
         let reach = result?;
         self.scanned = Some(self.keep(&reach)?);

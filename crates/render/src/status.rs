@@ -70,19 +70,34 @@ pub fn json<W: Write>(out: W, list: &[Line]) -> io::Result<()> {
     json.begin_array()?;
     for line in list {
         json.begin_object()?;
-        json.field_u64("pid", line.pid.into())?;
-        json.field_str("program", &line.program.to_string_lossy())?;
-        json.field_str("trace", &line.trace.to_string_lossy())?;
-        json.field_u64("events", line.events)?;
-        json.field_u64("trace_bytes", line.trace_bytes)?;
-        json.field_time("duration", line.ns)?;
-        json.field_u64("marks", line.marks)?;
-        json.field_opt_str("cut", line.cut.as_deref())?;
+        fields(&mut json, line)?;
         json.end_object()?;
     }
     json.end_array()?;
     json.finish()?;
     Ok(())
+}
+
+/// Writes the document `highwater.stop/1`: a recording that was ended.
+///
+/// # Errors
+/// The output's.
+pub fn stopped_json<W: Write>(out: W, line: &Line) -> io::Result<()> {
+    let mut json = Json::document(out, "stop")?;
+    fields(&mut json, line)?;
+    json.finish()?;
+    Ok(())
+}
+
+fn fields<W: Write>(json: &mut Json<W>, line: &Line) -> io::Result<()> {
+    json.field_u64("pid", line.pid.into())?;
+    json.field_str("program", &line.program.to_string_lossy())?;
+    json.field_str("trace", &line.trace.to_string_lossy())?;
+    json.field_u64("events", line.events)?;
+    json.field_u64("trace_bytes", line.trace_bytes)?;
+    json.field_time("duration", line.ns)?;
+    json.field_u64("marks", line.marks)?;
+    json.field_opt_str("cut", line.cut.as_deref())
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! The live set at the moment of the scan, from the trace itself.
+//!
+//! It is kept from one scan to the next, which then reads what was recorded since.
 
 use std::path::Path;
 
 use highwater_replay::reach::{Block, Blocks, Pages};
 use highwater_replay::{Options, Replay};
-use highwater_trace::{Trace, TraceError};
+use highwater_trace::{Batch, Trace, TraceError};
 
-/// Steps between two signs of life.
-const BEAT: u64 = 1 << 16;
+/// Events read at a time, and batches between two signs of life.
+const BATCH: usize = 2048;
+const BEAT: u64 = 32;
 
 /// A replay that follows a trace which is being written.
 pub struct Live {
@@ -44,10 +47,16 @@ impl Live {
         // What comes now came after all that came before: groups hold whole epochs.
         self.replay.barrier();
         let mut count = 0u64;
+        let mut batch = Batch::default();
         let mut steps = self.trace.steps_from_group(self.groups);
-        while let Some(step) = steps.next()? {
-            self.replay.feed_in(steps.epoch(), &step);
-            self.pages.see(&step);
+        while steps.next_batch(&mut batch, BATCH)? {
+            self.replay.feed_batch(&batch);
+            for event in batch.events.iter().filter(|event| !event.api.is_free()) {
+                self.pages.add(event.addr, event.size);
+            }
+            if let Some(step) = &batch.last {
+                self.pages.see(step);
+            }
             count += 1;
             if count.is_multiple_of(BEAT) {
                 beat();
@@ -62,11 +71,10 @@ impl Live {
         self.trace.event_count()
     }
 
-    /// The live blocks, and the allocator's pages.
-    pub fn finish(mut self) -> (Blocks, Pages) {
+    /// The blocks alive now, and the allocator's pages. Going on is possible afterwards.
+    pub fn blocks(&mut self) -> (Blocks, &Pages) {
         self.replay.finish();
         let blocks: Vec<Block> = self.replay.live().map(|block| Block::from(&block)).collect();
-        drop(self.replay);
-        (Blocks::new(blocks), self.pages)
+        (Blocks::new(blocks), &self.pages)
     }
 }

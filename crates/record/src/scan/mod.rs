@@ -87,7 +87,9 @@ const HOOK_WORDS: usize = 512;
 const EXIT_BYTES: u64 = 128;
 
 /// Scans `pid`, whose agent keeps the list of its mappings at `own` and one of whose
-/// threads may wait at its exit. Threads that did not stop in time are added to `late`.
+/// threads may wait at its exit. The live set is left in `known`, so that the next scan
+/// reads only what was recorded since. Threads that did not stop in time are added to
+/// `late`.
 ///
 /// # Errors
 /// Why there was no scan, as half a sentence.
@@ -97,12 +99,17 @@ pub fn run(
     own: u64,
     parked: Option<Parked>,
     recording: &mut dyn Recording,
+    known: &mut Option<Live>,
     late: &mut Vec<u32>,
 ) -> Result<Reach, String> {
+    let unreadable = |error| format!("the trace cannot be read back: {error}");
     // As much as can be done while its other threads run is done before they stop.
     recording.drain()?;
-    let mut live = Live::open(trace, &mut || recording.beat())
-        .map_err(|error| format!("the trace cannot be read back: {error}"))?;
+    let mut live = match known.take() {
+        Some(mut live) => live.catch_up(&mut || recording.beat()).map(|()| live),
+        None => Live::open(trace, &mut || recording.beat()),
+    }
+    .map_err(unreadable)?;
     let from = Instant::now();
     let mut notes = Vec::new();
     let stopped = hold(pid, own, parked, recording, &mut notes, late)?;
@@ -110,13 +117,12 @@ pub fn run(
         return Err("the program ended before it could be stopped".to_owned());
     }
     recording.drain()?;
-    live.catch_up(&mut || recording.beat())
-        .map_err(|error| format!("the trace cannot be read back: {error}"))?;
+    live.catch_up(&mut || recording.beat()).map_err(unreadable)?;
     let seqno = live.events();
     let ns = recording.now();
-    let (blocks, pages) = live.finish();
+    let (blocks, pages) = live.blocks();
     let threads: &[Thread] = stopped.as_ref().map_or(&[], |stopped| &stopped.threads);
-    let read = read(pid, own, parked, threads, &blocks, &pages);
+    let read = read(pid, own, parked, threads, &blocks, pages);
     let count = threads.len() as u64;
     let tids: Vec<u32> = threads.iter().map(|thread| thread.tid).collect();
     drop(stopped);
@@ -124,6 +130,7 @@ pub fn run(
     let stopped_ns = from.elapsed().as_nanos() as u64;
     stop::bury(pid, &tids);
     let read = read?;
+    *known = Some(live);
     let retained = retained::retained(&blocks, &read.graph, &read.roots, &read.classes);
     let mut reach = record::record(&blocks, &read.graph, &read.roots, &read.classes, &retained);
     notes.append(&mut reach.notes);
