@@ -28,6 +28,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let middle = trace.event_count() / 2;
     let _ = trace.keyframe_before(middle);
+    let _ = trace.outcome(1);
     let _ = trace.steps_from(middle).next();
     let _ = trace.steps_from_ns(middle).next();
     let _ = trace.verify();

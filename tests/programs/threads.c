@@ -47,8 +47,8 @@ int main(int argc, char **argv)
     n = atol(argv[2]);
     pthread_t threads[THREADS];
     pthread_barrier_init(&barrier, NULL, THREADS);
-    static void *storage[THREADS][100001];
-    if (n > 100000)
+    static void *storage[THREADS][150001];
+    if (n > 150000)
         return 3;
     for (int t = 0; t < THREADS; t++)
         blocks[t] = storage[t];

@@ -75,9 +75,9 @@ fn compare(args: &Args, colour: Colour, passed: &mut bool) -> anyhow::Result<()>
     }
     let mut session = args.trace.open()?;
     gates.know(&session);
-    let (replay, stats) = trace::replay(&mut session)?;
+    let (found, stats) = trace::outcome(&mut session)?;
     if let Some(path) = &args.write_baseline {
-        let baseline = Baseline::of(&mut session, &replay, &gates.rules);
+        let baseline = Baseline::of(&mut session, &found, &gates.rules);
         std::fs::write(path, baseline.to_text())
             .with_context(|| format!("cannot write {}", path.display()))?;
         let leaks = baseline.leaks.len();
@@ -90,7 +90,7 @@ fn compare(args: &Args, colour: Colour, passed: &mut bool) -> anyhow::Result<()>
             return Ok(());
         }
     }
-    let gates = gates.check(&mut session, &replay)?;
+    let gates = gates.check(&mut session, &found)?;
     *passed = gates.iter().all(Gate::passed);
     // Numbers of a recording with losses are lower bounds.
     trace::warn(&stats);

@@ -203,7 +203,7 @@ fn by_group(args: &Args, filter: &Filter, first: &mut Session, second: &mut Sess
         let mut of = of(session, what);
         of.totals = match whole {
             Some(found) => totals(&found),
-            None => totals(&session.replay()?.totals()),
+            None => totals(session.outcome()?.totals()),
         };
         Ok((side, of))
     };

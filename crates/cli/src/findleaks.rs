@@ -176,7 +176,8 @@ fn suspicious(report: &[(u64, bool)], blocks: &[Survivor]) -> Vec<u64> {
 fn of_trace(path: &Path, range: (u64, u64)) -> anyhow::Result<Found> {
     let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
     let mut session = open::session(&[path.to_path_buf()], None, options)?;
-    let (replay, stats) = trace::replay(&mut session)?;
+    let replay = session.replay()?;
+    let (_, stats) = trace::outcome(&mut session)?;
     trace::warn(&stats);
     if session.modes().sample > 0 {
         bail!(

@@ -10,7 +10,7 @@ use highwater_query::leaks::baseline::{Baseline, Tolerance};
 use highwater_query::leaks::gates::{FailOn, Finding, Gate, Limits, Wanted, check};
 use highwater_query::leaks::suppressions::Suppressions;
 use highwater_query::{Modes, Session, SessionOptions};
-use highwater_replay::Replay;
+use highwater_replay::Outcome;
 
 use crate::leaks::SuppressionArgs;
 use crate::{budget, trace};
@@ -115,13 +115,13 @@ impl Gates {
         self.suppressed.add_recorded(&mut self.rules, session);
     }
 
-    /// Compares a finished replay of the whole trace.
+    /// Compares what the whole trace says.
     ///
     /// # Errors
     /// The trace cannot be read.
-    pub fn check(&self, session: &mut Session, replay: &Replay) -> anyhow::Result<Vec<Gate>> {
+    pub fn check(&self, session: &mut Session, found: &Outcome) -> anyhow::Result<Vec<Gate>> {
         self.can_be_told(&session.modes())?;
-        Ok(check(session, replay, &self.wanted, &self.rules)?)
+        Ok(check(session, found, &self.wanted, &self.rules)?)
     }
 
     /// A gate on what the recording left out would pass for no reason.
@@ -171,9 +171,9 @@ pub fn baseline(path: &Path, rules: &Suppressions) -> anyhow::Result<Baseline> {
     }
     let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
     let mut session = Session::open(path, options)?;
-    let replay = session.replay()?;
+    let found = session.outcome()?;
     // The leaks that its program meant are no leaks, as in the other recording.
     let mut rules = rules.clone();
     rules.add_recorded(&session.facts().meta);
-    Ok(Baseline::of(&mut session, &replay, &rules))
+    Ok(Baseline::of(&mut session, &found, &rules))
 }

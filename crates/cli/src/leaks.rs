@@ -174,11 +174,18 @@ impl Args {
     }
 
     /// What is alive at the end, as the options want it.
-    fn alive(&self, session: &mut Session, replay: &Replay, rules: &Suppressions) -> anyhow::Result<Leaks> {
+    /// `replay` is the whole trace's, where there is one.
+    fn alive(
+        &self,
+        session: &mut Session,
+        replay: Option<&Replay>,
+        rules: &Suppressions,
+    ) -> anyhow::Result<Leaks> {
         let by = self.by.unwrap_or_default();
-        let mut leaks = match self.alive.is_given() {
-            true => self.alive.find(session, by, rules)?,
-            false => report::live(session, replay, by, rules),
+        let mut leaks = match replay {
+            _ if self.alive.is_given() => self.alive.find(session, by, rules)?,
+            Some(replay) => report::of_replay(session, replay, by, rules),
+            None => report::live(session, by, rules)?,
         };
         if self.show_suppressed {
             std::mem::swap(&mut leaks.groups, &mut leaks.suppressed);
@@ -243,7 +250,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     }
     let slicing = args.rank.period.map_or(Slicing::Events, Slicing::Period);
     let evidence = Evidence::collect(&mut session, Until::End, slicing)?;
-    let mut stats = Stats::collect(&session, &evidence.replay);
+    let mut stats = Stats::collect(&session, &evidence.replay.outcome());
     let options = rank::Options {
         method: args.rank.method.unwrap_or_default(),
         trend: args.rank.trend,
@@ -257,7 +264,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     let format = args.format();
     if format == Format::Json {
         let by = args.by.unwrap_or_default();
-        let leaks = args.alive(&mut session, &evidence.replay, &rules)?;
+        let leaks = args.alive(&mut session, Some(&evidence.replay), &rules)?;
         if args.alive.is_given() {
             count(&mut stats, &leaks);
         }
@@ -289,7 +296,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
 
 /// What windows left behind.
 fn window(args: &Args, colour: Colour, session: &mut Session, rules: &Suppressions) -> anyhow::Result<()> {
-    let (_, stats) = trace::replay(session)?;
+    let (_, stats) = trace::outcome(session)?;
     let by = args.by.unwrap_or_default();
     let mut found = args.window.find(session, by, rules)?;
     if args.show_suppressed {
@@ -342,8 +349,9 @@ fn tell(ranking: &Ranking) {
 
 /// What is alive at the end, by whatever was asked for.
 fn at_exit(args: &Args, colour: Colour, rules: &Suppressions, session: &mut Session) -> anyhow::Result<()> {
-    let (replay, mut stats) = trace::replay(session)?;
-    let leaks = args.alive(session, &replay, rules)?;
+    // First: it may replay the trace, which gives the totals as well.
+    let leaks = args.alive(session, None, rules)?;
+    let (_, mut stats) = trace::outcome(session)?;
     trace::warn(&stats);
     if args.gen_suppressions {
         let mut out = output::stdout();

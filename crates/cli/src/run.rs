@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use highwater_query::leaks::gates;
 use highwater_query::{Session, SessionOptions, Stats};
 use highwater_record::{Outcome, Status};
-use highwater_replay::Replay;
 
 use crate::gates::{GateArgs, Gates};
 use crate::output::{self, Colour, say};
@@ -241,7 +241,7 @@ fn report(outcome: &Outcome, gates: &mut Gates, quiet: bool, colour: Colour) -> 
 /// A finished trace, read once for all that is said of it.
 struct Analysis {
     session: Session,
-    replay: Replay,
+    found: Arc<highwater_replay::Outcome>,
     stats: Stats,
 }
 
@@ -249,8 +249,8 @@ impl Analysis {
     fn of(path: &Path) -> anyhow::Result<Analysis> {
         let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
         let mut session = Session::open(path, options)?;
-        let (replay, stats) = trace::replay(&mut session)?;
-        Ok(Analysis { session, replay, stats })
+        let (found, stats) = trace::outcome(&mut session)?;
+        Ok(Analysis { session, found, stats })
     }
 
     fn summary(&mut self, colour: Colour) {
@@ -258,8 +258,7 @@ impl Analysis {
             output::say(&line);
         }
         let look = colour.stderr();
-        for line in highwater_render::run_summary::lines(&look, &mut self.session, &self.stats, &self.replay)
-        {
+        for line in highwater_render::run_summary::lines(&look, &mut self.session, &self.stats, &self.found) {
             output::say(&line);
         }
     }
@@ -269,7 +268,7 @@ impl Analysis {
             return Ok(Vec::new());
         }
         gates.know(&self.session);
-        gates.check(&mut self.session, &self.replay)
+        gates.check(&mut self.session, &self.found)
     }
 }
 

@@ -1,11 +1,12 @@
 //! What every command that reads a trace has in common.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
 use highwater_query::{Filter, Instant, Session, SessionOptions, Stats};
-use highwater_replay::{Replay, Until};
+use highwater_replay::{Outcome, Until};
 
 use crate::view::InliningArgs;
 use crate::{open, output};
@@ -113,14 +114,14 @@ fn newest() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Replays all of it, and tells on stderr what is missing.
+/// What all of it says of everything but single blocks.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn replay(session: &mut Session) -> anyhow::Result<(Replay, Stats)> {
-    let replay = session.replay()?;
-    let stats = Stats::collect(session, &replay);
-    Ok((replay, stats))
+pub fn outcome(session: &mut Session) -> anyhow::Result<(Arc<Outcome>, Stats)> {
+    let found = session.outcome()?;
+    let stats = Stats::collect(session, &found);
+    Ok((found, stats))
 }
 
 /// Tells what makes the recording less than whole.

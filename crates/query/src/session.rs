@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_event::node::{Node, NodeId, ROOT, Truncation};
-use highwater_replay::{Options, Until};
+use highwater_replay::{Options, Outcome, Until};
 use highwater_symbols::{ModuleId, Symbolizer};
 use highwater_trace::model::{End, Mark, Meta, ModuleDef, NodeDef, RssSample, Step, ThreadDef, ThreadNo};
 use highwater_trace::reach::Scanned;
@@ -240,7 +240,8 @@ pub struct Session {
     stacks: FxHashMap<NodeId, Arc<Stack>>,
     replay: Options,
     inlining: Inlining,
-    peak: Option<u64>,
+    /// Found or read once.
+    outcome: Option<Arc<Outcome>>,
     leave_alone: bool,
 }
 
@@ -284,7 +285,7 @@ impl Session {
             stacks: FxHashMap::default(),
             replay: Options { sample, ..options.replay },
             inlining: options.inlining,
-            peak: None,
+            outcome: None,
             leave_alone: options.leave_alone,
         }
     }
@@ -338,11 +339,7 @@ impl Session {
             Instant::Seqno(seqno) => Until::Seqno(*seqno),
             Instant::Peak => {
                 self.knows(Until::Seqno(0))?;
-                let seqno = match self.peak {
-                    Some(seqno) => seqno,
-                    None => self.replay()?.totals().peak_seqno,
-                };
-                Until::Seqno(seqno)
+                Until::Seqno(self.outcome()?.totals().peak_seqno)
             }
             Instant::Mark(name) => Until::Ns(self.mark(name)?.ns),
         })

@@ -1,7 +1,7 @@
 //! The facts of a recording and its totals in one value.
 
 use highwater_event::node::{NodeId, Truncation};
-use highwater_replay::{Replay, Totals, Until};
+use highwater_replay::{Outcome, Totals, Until};
 use highwater_trace::model::EndedHow;
 
 use crate::modes::Modes;
@@ -75,10 +75,10 @@ impl Nothing {
 }
 
 impl Stats {
-    /// Puts together what a finished replay and the trace say.
-    pub fn collect(session: &Session, replay: &Replay) -> Stats {
-        let sites = replay.sites().map(|site| (site.node, site.allocations));
-        let mut stats = Stats::describe(session, replay.totals(), replay.threads().len(), sites);
+    /// Puts together what a replay of the whole trace has found and the trace says.
+    pub fn collect(session: &Session, found: &Outcome) -> Stats {
+        let sites = found.sites().iter().map(|site| (site.node, site.allocations));
+        let mut stats = Stats::describe(session, found.totals().clone(), found.threads().len(), sites);
         if let Some(counted) = stats.modes.counted.filter(|_| stats.modes.sample > 0) {
             // Better than an estimate: the target's threads have counted them.
             stats.totals.allocations = counted.allocations - counted.small.min(counted.allocations);
@@ -203,8 +203,8 @@ mod tests {
 
     fn collect(made: Made) -> (Stats, Option<Nothing>) {
         let mut session = made.session();
-        let replay = session.replay().unwrap();
-        let stats = Stats::collect(&session, &replay);
+        let found = session.outcome().unwrap();
+        let stats = Stats::collect(&session, &found);
         let nothing = stats.nothing(&session);
         (stats, nothing)
     }

@@ -9,8 +9,10 @@ mod counter;
 #[cfg(test)]
 mod properties;
 
+use std::sync::Arc;
+
 use highwater_replay::histogram::Histogram;
-use highwater_replay::{ErrorKind, HeapError, Replay, ThreadTotals, Totals, Until};
+use highwater_replay::{ErrorKind, HeapError, Outcome, ThreadTotals, Totals, Until};
 
 use crate::filter::{Filter, Selection, Subject};
 use crate::group::{By, Counts, Item, Metric};
@@ -81,7 +83,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Reads the trace and counts.
+    /// Counts: reads the trace as far as it is needed. Where all blocks of the whole
+    /// trace count, by their stacks alone, its [outcome](Session::outcome) will do.
     ///
     /// # Errors
     /// The trace cannot serve the filter or the grouping; the file cannot be read.
@@ -90,14 +93,14 @@ impl Survey {
             return Survey::of_age(session, ask);
         }
         if ask.filter.is_empty() && ask.by.needs_only_stacks() {
-            let replay = if ask.is_whole() {
-                session.replay()?
+            let found = if ask.is_whole() {
+                session.outcome()?
             } else {
                 session.knows_each_event(ask.needs())?;
-                session.window(ask.from, ask.to)?
+                Arc::new(session.window(ask.from, ask.to)?.outcome())
             };
-            let items = replay.sites().map(|site| Item::of(&site, Metric::Live)).collect();
-            return Ok(Survey::of_replay(session, ask, &replay, items));
+            let items = found.sites().iter().map(|site| Item::of(site, Metric::Live)).collect();
+            return Ok(Survey::of_outcome(session, ask, &found, items));
         }
         // Of what is alive at the end, nothing was left out.
         if !(ask.from == Until::Start && ask.to == Until::End && ask.metric.is_some_and(of_the_end)) {
@@ -139,42 +142,42 @@ impl Survey {
             }
         }
         session.learn(walk.steps());
-        let replay = walk.finish();
+        let found = walk.finish().outcome();
         let items = counter.items();
         if ask.filter.is_empty() {
-            return Ok(Survey::of_replay(session, ask, &replay, items));
+            return Ok(Survey::of_outcome(session, ask, &found, items));
         }
-        Ok(Survey::of_counter(session, ask, &replay, counter, items, &mut selection))
+        Ok(Survey::of_counter(session, ask, &found, counter, items, &mut selection))
     }
 
-    fn of_replay(session: &Session, ask: &Ask, replay: &Replay, items: Vec<Item>) -> Survey {
+    fn of_outcome(session: &Session, ask: &Ask, found: &Outcome, items: Vec<Item>) -> Survey {
         let acted = |thread: &&ThreadTotals| thread.allocations + thread.frees + thread.live_blocks > 0;
-        let threads: Vec<ThreadTotals> = replay.threads().iter().filter(acted).cloned().collect();
+        let threads: Vec<ThreadTotals> = found.threads().iter().filter(acted).cloned().collect();
         let stats = if ask.is_whole() {
-            Stats::collect(session, replay)
+            Stats::collect(session, found)
         } else {
-            let sites = replay.sites().map(|site| (site.node, site.allocations));
-            Stats::of_part(session, replay.totals(), threads.len(), sites, (ask.from, ask.to))
+            let sites = found.sites().iter().map(|site| (site.node, site.allocations));
+            Stats::of_part(session, found.totals().clone(), threads.len(), sites, (ask.from, ask.to))
         };
         Survey {
             stats,
             items,
-            sizes: replay.sizes().clone(),
-            lifetimes: replay.lifetimes().clone(),
+            sizes: found.sizes().clone(),
+            lifetimes: found.lifetimes().clone(),
             threads,
-            errors: replay.errors().to_vec(),
+            errors: found.errors().to_vec(),
         }
     }
 
     fn of_counter(
         session: &mut Session,
         ask: &Ask,
-        replay: &Replay,
+        found: &Outcome,
         counter: Counter,
         items: Vec<Item>,
         selection: &mut Selection,
     ) -> Survey {
-        let errors: Vec<HeapError> = replay
+        let errors: Vec<HeapError> = found
             .errors()
             .iter()
             .filter(|error| selection.passes(&subject(error), session))
@@ -182,8 +185,8 @@ impl Survey {
             .collect();
         // The totals count a bad free where they count the free itself.
         let mut counts = |error: &HeapError| selection.passes(&counted_as(error), session);
-        let bad: Vec<HeapError> = replay.errors().iter().filter(|error| counts(error)).copied().collect();
-        let mut counted = counter.finish(&replay.totals(), &bad);
+        let bad: Vec<HeapError> = found.errors().iter().filter(|error| counts(error)).copied().collect();
+        let mut counted = counter.finish(found.totals(), &bad);
         let sites = items.iter().map(|item| (item.node, item.counts.allocations));
         let threads = std::mem::take(&mut counted.threads);
         let stats = Stats::of_part(session, counted.totals, threads.len(), sites, (ask.from, ask.to));

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use highwater_event::api::ApiKind;
 use highwater_event::layout::MODULE_MAIN;
@@ -14,7 +15,7 @@ use highwater_query::leaks::suppressions::Suppressions;
 use highwater_query::session::made::Made;
 use highwater_query::tree::{Direction, Shape, Tree};
 use highwater_query::{Ask, By, Item, Metric, Selection, Session, Stats, Survey};
-use highwater_replay::{Replay, Until};
+use highwater_replay::{Outcome, Until};
 use highwater_trace::model::{End, EndedHow, ModuleDef, Op, Special};
 use serde_json::Value;
 
@@ -73,10 +74,10 @@ fn program() -> Session {
         .session()
 }
 
-fn replayed(mut session: Session) -> (Session, Replay, Stats) {
-    let replay = session.replay().unwrap();
-    let stats = Stats::collect(&session, &replay);
-    (session, replay, stats)
+fn replayed(mut session: Session) -> (Session, Arc<Outcome>, Stats) {
+    let found = session.outcome().unwrap();
+    let stats = Stats::collect(&session, &found);
+    (session, found, stats)
 }
 
 #[track_caller]
@@ -124,9 +125,9 @@ pub(crate) fn keys(document: &[u8], schema: &str, paths: &[&str]) {
 
 #[test]
 fn stats_views() {
-    let (session, replay, stats) = replayed(program());
+    let (session, found, stats) = replayed(program());
     let mut text = Vec::new();
-    self::stats::text(&mut text, &Look::default(), &session, &stats, replay.sizes(), replay.lifetimes())
+    self::stats::text(&mut text, &Look::default(), &session, &stats, found.sizes(), found.lifetimes())
         .unwrap();
     check("stats.txt", &text);
     let mut json = Vec::new();
@@ -178,8 +179,8 @@ fn stats_views() {
 
 #[test]
 fn dump_views() {
-    let (mut session, replay, _) = replayed(program());
-    let live = replay.live_set();
+    let (mut session, ..) = replayed(program());
+    let live = session.live_at(Until::End).unwrap();
     let mut text = Vec::new();
     dump::text(&mut text, &Look::default(), &mut session, &live, 100).unwrap();
     check("dump.txt", &text);
@@ -259,8 +260,8 @@ fn history_views() {
 
 #[test]
 fn peak_views() {
-    let (mut session, replay, stats) = replayed(program());
-    let groups = sites::at_peak(&mut session, &replay, By::Site).unwrap();
+    let (mut session, found, stats) = replayed(program());
+    let groups = sites::at_peak(&mut session, &found, By::Site).unwrap();
     let mut text = Vec::new();
     sites::peak_text(&mut text, &Look::default(), &session, &stats, &groups, By::Site, 3).unwrap();
     check("peak.txt", &text);
@@ -280,7 +281,7 @@ fn peak_views() {
     let total: u64 = groups.iter().map(|group| group.bytes).sum();
     assert_eq!(total, stats.totals.peak_bytes);
     // By thread the blocks themselves are replayed up to the peak: the same sum.
-    let groups = sites::at_peak(&mut session, &replay, By::Thread).unwrap();
+    let groups = sites::at_peak(&mut session, &found, By::Thread).unwrap();
     assert_eq!(groups.iter().map(|group| group.bytes).sum::<u64>(), stats.totals.peak_bytes);
     let mut text = Vec::new();
     sites::peak_text(&mut text, &Look::default(), &session, &stats, &groups, By::Thread, 9).unwrap();
@@ -289,12 +290,12 @@ fn peak_views() {
 
 #[test]
 fn leaks_views() {
-    let (mut session, replay, stats) = replayed(program());
-    let groups = sites::live(&mut session, &replay, By::Site);
+    let (mut session, found, stats) = replayed(program());
+    let groups = sites::live(&mut session, &found);
     let mut text = Vec::new();
     sites::leaks_text(&mut text, &Look::default(), &session, &stats, &groups, By::Site, 9).unwrap();
     check("leaks.txt", &text);
-    let live = replay.live_set();
+    let live = session.live_at(Until::End).unwrap();
     let mut json = Vec::new();
     let evidence = Evidence::collect(&mut session, Until::End, Slicing::Events).unwrap();
     let (rules, options) = (Suppressions::default(), rank::Options::default());
@@ -335,12 +336,12 @@ fn nothing_live_is_a_sentence() {
 
 #[test]
 fn errors_views() {
-    let (mut session, replay, stats) = replayed(program());
+    let (mut session, found, stats) = replayed(program());
     let mut text = Vec::new();
-    errors::text(&mut text, &Look::default(), &mut session, &stats, replay.errors(), 9).unwrap();
+    errors::text(&mut text, &Look::default(), &mut session, &stats, found.errors(), 9).unwrap();
     check("errors.txt", &text);
     let mut json = Vec::new();
-    errors::json(&mut json, &mut session, replay.errors()).unwrap();
+    errors::json(&mut json, &mut session, found.errors()).unwrap();
     check("errors.json", &json);
     keys(
         &json,
@@ -364,14 +365,14 @@ fn errors_views() {
 
 #[test]
 fn threads_views() {
-    let (session, replay, stats) = replayed(program());
-    let mut sorted = replay.threads().to_vec();
+    let (session, found, stats) = replayed(program());
+    let mut sorted = found.threads().to_vec();
     highwater_query::sort::threads(&session, &mut sorted, &[], false);
     let mut text = Vec::new();
     threads::text(&mut text, &Look::default(), &session, &stats, &sorted, 9).unwrap();
     check("threads.txt", &text);
     let mut json = Vec::new();
-    threads::json(&mut json, &session, replay.threads()).unwrap();
+    threads::json(&mut json, &session, found.threads()).unwrap();
     check("threads.json", &json);
     let paths = ["id", "tid", "name", "allocations", "bytes", "live_bytes", "peak_bytes"];
     keys(
@@ -383,8 +384,8 @@ fn threads_views() {
 
 #[test]
 fn tree_views() {
-    let (mut session, replay, _) = replayed(program());
-    let items: Vec<Item> = replay.sites().map(|site| Item::of(&site, Metric::Peak)).collect();
+    let (mut session, found, _) = replayed(program());
+    let items: Vec<Item> = found.sites().iter().map(|site| Item::of(site, Metric::Peak)).collect();
     for (name, direction) in [
         ("tree", Direction::TopDown),
         ("tree-bottom-up", Direction::BottomUp),
@@ -421,8 +422,8 @@ fn tree_views() {
     for id in 1..20_000 {
         deep = deep.node(id, id - 1, "down", "deep.c", 1);
     }
-    let (mut session, replay, _) = replayed(deep.alloc(0, 64, 8, 19_000).session());
-    let items: Vec<Item> = replay.sites().map(|site| Item::of(&site, Metric::Peak)).collect();
+    let (mut session, found, _) = replayed(deep.alloc(0, 64, 8, 19_000).session());
+    let items: Vec<Item> = found.sites().iter().map(|site| Item::of(site, Metric::Peak)).collect();
     let built = Tree::build(&mut session, items, &shape);
     let mut json = Vec::new();
     tree::json(&mut json, &session, &built, &shape.direction, &Show::ALL).unwrap();
@@ -461,8 +462,8 @@ fn groups_of_totals_views() {
 
 #[test]
 fn the_run_summary_is_short_and_fits() {
-    let (mut session, replay, stats) = replayed(program());
-    let lines = run_summary::lines(&Look::default(), &mut session, &stats, &replay);
+    let (mut session, found, stats) = replayed(program());
+    let lines = run_summary::lines(&Look::default(), &mut session, &stats, &found);
     assert!(lines.len() <= 20, "{} lines", lines.len());
     let text: String = lines.iter().map(|line| format!("highwater: {line}\n")).collect();
     check("run_summary.txt", text.as_bytes());
@@ -489,22 +490,22 @@ fn a_cut_recording_says_so_first() {
 
 #[test]
 fn no_event_is_no_report() {
-    let (mut session, replay, stats) = replayed(Made::default().session());
+    let (mut session, found, stats) = replayed(Made::default().session());
     let mut text = Vec::new();
-    self::stats::text(&mut text, &Look::default(), &session, &stats, replay.sizes(), replay.lifetimes())
+    self::stats::text(&mut text, &Look::default(), &session, &stats, found.sizes(), found.lifetimes())
         .unwrap();
     assert!(text.starts_with(b"nothing was recorded"));
-    let lines = run_summary::lines(&Look::default(), &mut session, &stats, &replay);
+    let lines = run_summary::lines(&Look::default(), &mut session, &stats, &found);
     assert_eq!(lines.len(), 2);
 }
 
 #[test]
 fn colour_only_where_it_is_asked_for() {
-    let (mut session, replay, stats) = replayed(program());
-    let plain = run_summary::lines(&Look::default(), &mut session, &stats, &replay).concat();
+    let (mut session, found, stats) = replayed(program());
+    let plain = run_summary::lines(&Look::default(), &mut session, &stats, &found).concat();
     assert!(!plain.contains('\x1b'));
     let look = Look { palette: Palette::coloured(), ..Look::default() };
-    let coloured = run_summary::lines(&look, &mut session, &stats, &replay).concat();
+    let coloured = run_summary::lines(&look, &mut session, &stats, &found).concat();
     assert!(coloured.contains("\x1b["));
     // The same words, once the colours are taken out.
     assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);

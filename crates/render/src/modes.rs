@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn sentences_fit_behind_their_prefix() {
         let mut session = session(&["sample=524288", "min_size=1024", "cull=10ms", "live_only"]);
-        let replay = session.replay().unwrap();
-        let mut stats = Stats::collect(&session, &replay);
+        let found = session.outcome().unwrap();
+        let mut stats = Stats::collect(&session, &found);
         stats.totals.sampled.blocks = 123_456_789;
         let lines = sentences(&stats);
         assert!(lines.len() >= 6 && lines.iter().all(|line| line.len() <= 63), "{lines:#?}");
@@ -152,15 +152,16 @@ mod tests {
 
     fn views(options: &[&str]) -> (String, serde_json::Value, String, serde_json::Value) {
         let mut session = session(options);
-        let replay = session.replay().unwrap();
-        let stats = Stats::collect(&session, &replay);
+        let found = session.outcome().unwrap();
+        let stats = Stats::collect(&session, &found);
         let (mut text, mut doc, mut leaks, mut dump) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let look = Look::default();
-        crate::stats::text(&mut text, &look, &session, &stats, replay.sizes(), replay.lifetimes()).unwrap();
+        crate::stats::text(&mut text, &look, &session, &stats, found.sizes(), found.lifetimes()).unwrap();
         crate::stats::json(&mut doc, &stats, None).unwrap();
-        let groups = crate::sites::live(&mut session, &replay, By::Site);
+        let groups = crate::sites::live(&mut session, &found);
         crate::sites::leaks_text(&mut leaks, &look, &session, &stats, &groups, By::Site, 9).unwrap();
-        crate::dump::json(&mut dump, &mut session, &replay.live_set()).unwrap();
+        let live = session.live_at(highwater_replay::Until::End).unwrap();
+        crate::dump::json(&mut dump, &mut session, &live).unwrap();
         (
             String::from_utf8(text).unwrap() + &sentences(&stats).join("\n"),
             serde_json::from_slice(&doc).unwrap(),
@@ -215,8 +216,8 @@ mod tests {
         use highwater_replay::Until;
 
         let mut session = session(&["sample=1000"]);
-        let replay = session.replay().unwrap();
-        let stats = Stats::collect(&session, &replay);
+        let found = session.outcome().unwrap();
+        let stats = Stats::collect(&session, &found);
         let rules = Suppressions::default();
         let live = (2313, vec![1668]);
 
@@ -232,11 +233,11 @@ mod tests {
             assert_eq!(sums(&leaks[place]), live, "{leaks:#}");
         }
         let made: u64 = evidence.stacks.iter().map(|stack| stack.allocations).sum();
-        assert_eq!(made, replay.totals().allocations);
+        assert_eq!(made, found.totals().allocations);
         let (born, freed) = evidence.stacks[0].points.iter().fold((0, 0), |(born, freed), point| {
             (born + u64::from(point.born), freed + u64::from(point.freed))
         });
-        assert_eq!((born, freed), (replay.totals().allocations, replay.totals().frees));
+        assert_eq!((born, freed), (found.totals().allocations, found.totals().frees));
 
         let window = Window { name: String::new(), from: Until::Start, to: Until::End, until: Until::End };
         for by in [By::Site, By::Thread] {
@@ -261,9 +262,10 @@ mod tests {
         let mut filter = Filter::default();
         filter.add("size=1..").unwrap();
         let survey = Survey::of(&mut session, &Ask { filter, ..Ask::default() }).unwrap();
-        assert_eq!(survey.stats.totals.sampled, replay.totals().sampled, "all blocks pass this filter");
+        assert_eq!(survey.stats.totals.sampled, found.totals().sampled, "all blocks pass this filter");
 
         let amount = |item: &Item| highwater_query::diff::Amount::from(item);
+        let replay = session.replay().unwrap();
         let items: Vec<Item> = replay.live().map(|block| Item::of_block(&block, &replay)).collect();
         let groups = highwater_query::group::group(&mut session, items.iter().copied(), By::Site);
         let after = highwater_query::diff::Amount::sum(items.iter().map(amount));
@@ -287,7 +289,7 @@ mod tests {
         let limits =
             Limits { max_peak: Some(0), max_leak: Some(0), max_allocs: Some(0), max_temporary: None };
         let wanted = Wanted { limits, findings: vec![Finding::LeakExit], ..Wanted::default() };
-        let gates = gates::check(&mut session, &replay, &wanted, &rules).unwrap();
+        let gates = gates::check(&mut session, &found, &wanted, &rules).unwrap();
         let gates = document(|out| crate::check::json(out, &gates));
         let peak = (stats.totals.peak_bytes, error95(stats.totals.sampled.peak_variance));
         // Allocations were counted in the program: they are exact.

@@ -43,10 +43,10 @@ pub fn amount(bytes: u64, blocks: u64) -> String {
 pub(crate) mod tests {
     use std::path::Path;
 
+    use highwater_query::Group;
     use highwater_query::leaks::report;
     use highwater_query::leaks::suppressions::Suppressions;
     use highwater_query::session::made::Made;
-    use highwater_query::{By, Group};
 
     /// Two leaks: one below /src with names that need escapes, one elsewhere.
     pub(crate) fn groups() -> Vec<Group> {
@@ -58,8 +58,8 @@ pub(crate) mod tests {
             .alloc(0, 0x400, 200, 2)
             .alloc(0, 0x200, 30, 3)
             .session();
-        let replay = session.replay().expect("made in memory");
-        report::live(&mut session, &replay, By::Site, &Suppressions::default()).groups
+        let found = session.outcome().expect("made in memory");
+        report::by_site(&mut session, &found, &Suppressions::default()).groups
     }
 
     #[test]

@@ -296,21 +296,21 @@ mod tests {
             .free(0, 64)
             .free(0, 64)
             .session();
-        let replay = session.replay().unwrap();
-        let live = replay.live_set();
+        let found = session.outcome().unwrap();
+        let live = session.replay().unwrap().live_set();
         let row = block(&mut session, &live[0]);
         assert_eq!((row.columns.len(), row.get("function")), (row.values.len(), Some(&Value::text("main"))));
         assert_eq!((row.get("tid"), row.get("actual_size")), (Some(&Value::Number(9)), Some(&Value::Null)));
-        let row = error(&mut session, &replay.errors()[0]);
+        let row = error(&mut session, &found.errors()[0]);
         assert_eq!(
             (row.columns.len(), row.get("kind")),
             (row.values.len(), Some(&Value::text("double_free")))
         );
-        let row = thread_totals(&session, &replay.threads()[0]);
+        let row = thread_totals(&session, &found.threads()[0]);
         assert_eq!((row.columns.len(), row.get("frees")), (row.values.len(), Some(&Value::Number(2))));
-        let row = stats(&Stats::collect(&session, &replay));
+        let row = stats(&Stats::collect(&session, &found));
         assert_eq!((row.columns.len(), row.get("ended")), (row.values.len(), Some(&Value::text("lost"))));
-        let groups = crate::sites::live(&mut session, &replay, highwater_query::By::Site);
+        let groups = crate::sites::live(&mut session, &found);
         let row = group(&groups[0]);
         assert_eq!((row.columns.len(), row.get("live_bytes")), (row.values.len(), Some(&Value::Number(8))));
     }

@@ -3,7 +3,7 @@
 use highwater_query::leaks::reach::{self, LEAK_CHECK, Lost, Scanned};
 use highwater_query::leaks::suppressions::Suppressions;
 use highwater_query::{By, Group, Session, Stats};
-use highwater_replay::Replay;
+use highwater_replay::Outcome;
 
 use crate::human::{bytes, count, counted, percent, rate, time};
 use crate::look::Look;
@@ -21,7 +21,7 @@ const PREFIX: usize = 11;
 
 /// The summary of a finished recording, about 15 lines and never more than 20;
 /// the caller puts `highwater: ` before each and writes them to stderr.
-pub fn lines(look: &Look, session: &mut Session, stats: &Stats, replay: &Replay) -> Vec<String> {
+pub fn lines(look: &Look, session: &mut Session, stats: &Stats, found: &Outcome) -> Vec<String> {
     let (strong, bad) = (look.palette.strong, look.palette.bad);
     let totals = &stats.totals;
     let program = session.facts().program();
@@ -61,7 +61,7 @@ pub fn lines(look: &Look, session: &mut Session, stats: &Stats, replay: &Replay)
         format!("{strong}{}{strong:#} at {}{sure}", bytes(totals.peak_bytes), time(totals.peak_ns)),
     ));
     // A grouping by stacks reads nothing again, so it cannot fail.
-    let groups = sites::at_peak(session, replay, By::Site).unwrap_or_default();
+    let groups = sites::at_peak(session, found, By::Site).unwrap_or_default();
     lines.extend(site_lines(look, &groups, PEAK_SITES));
     if totals.live_blocks == 0 {
         let nothing = match stats.modes.sample {
@@ -74,7 +74,7 @@ pub fn lines(look: &Look, session: &mut Session, stats: &Stats, replay: &Replay)
         let sure = give_or_take(totals.sampled.live_variance, 0);
         let live = bytes(totals.live_bytes);
         lines.push(row("live at end", format!("{strong}{live}{strong:#} in {blocks}{sure}")));
-        let groups = sites::live(session, replay, By::Site);
+        let groups = sites::live(session, found);
         lines.extend(site_lines(look, &groups, LIVE_SITES));
     }
     if let Some(text) = scan_line(session) {

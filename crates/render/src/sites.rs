@@ -6,7 +6,7 @@ use highwater_query::leaks::rank::Ranking;
 use highwater_query::stack::is_pseudo;
 use highwater_query::{By, Group, Item, Session, Stats};
 use highwater_replay::sampling::error95;
-use highwater_replay::{LiveBlock, Replay, Until};
+use highwater_replay::{LiveBlock, Outcome, Until};
 
 use crate::dump;
 use crate::human::{bytes, count, counted, percent, time};
@@ -14,34 +14,26 @@ use crate::json::Json;
 use crate::look::Look;
 use crate::{RenderError, modes, parts, suspects};
 
-/// Who held memory at the global peak, largest first. `replay` is the whole
+/// Who held memory at the global peak, largest first. `found` is the whole
 /// trace's; groupings that need the blocks themselves read it a second time.
 ///
 /// # Errors
 /// The trace cannot be read.
-pub fn at_peak(session: &mut Session, replay: &Replay, by: By) -> Result<Vec<Group>, RenderError> {
+pub fn at_peak(session: &mut Session, found: &Outcome, by: By) -> Result<Vec<Group>, RenderError> {
     if by.needs_only_stacks() {
-        return Ok(highwater_query::group::group(
-            session,
-            replay.sites().map(|site| Item::at_peak(&site)),
-            by,
-        ));
+        return Ok(highwater_query::group::group(session, found.sites().iter().map(Item::at_peak), by));
     }
-    if replay.totals().peak_bytes == 0 {
+    if found.totals().peak_bytes == 0 {
         return Ok(Vec::new());
     }
-    let until = Until::Seqno(replay.totals().peak_seqno);
+    let until = Until::Seqno(found.totals().peak_seqno);
     let part = session.replay_until(until)?;
     Ok(highwater_query::group::group(session, part.live().map(|block| Item::of_block(&block, &part)), by))
 }
 
-/// Who holds memory at the end of `replay`, largest first.
-pub fn live(session: &mut Session, replay: &Replay, by: By) -> Vec<Group> {
-    if by.needs_only_stacks() {
-        highwater_query::group::group(session, replay.sites().map(|site| Item::live(&site)), by)
-    } else {
-        highwater_query::group::group(session, replay.live().map(|block| Item::of_block(&block, replay)), by)
-    }
+/// The sites that hold memory at the end, largest first.
+pub fn live(session: &mut Session, found: &Outcome) -> Vec<Group> {
+    highwater_query::group::group(session, found.sites().iter().map(Item::live), By::Site)
 }
 
 fn json_groups<W: Write>(json: &mut Json<W>, groups: &[Group]) -> io::Result<()> {

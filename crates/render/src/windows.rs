@@ -254,8 +254,8 @@ mod tests {
         );
         assert!(text.contains("1 site survives only some of the actions (100 B)"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        let replay = session.replay().unwrap();
-        let stats = Stats::collect(&session, &replay);
+        let whole = session.outcome().unwrap();
+        let stats = Stats::collect(&session, &whole);
         let mut out = Vec::new();
         json(&mut out, &mut session, &stats, &found, By::Site, true).unwrap();
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();

@@ -1,10 +1,9 @@
-//! A trace's events into a replay, many at a time; and the keyframes that are
-//! made on the way.
+//! A trace's events into a replay, many at a time.
 
 use std::sync::mpsc;
 
 use highwater_trace::model::Step;
-use highwater_trace::{Batch, GroupStart, KeyframePacker, PackedKeyframe, Steps, Trace, TraceError};
+use highwater_trace::{Batch, Steps, TraceError};
 
 use crate::replay::{Replay, Until};
 use crate::watch::{Nobody, Watch};
@@ -131,81 +130,5 @@ impl<'a> Feed<'a> {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })
-    }
-}
-
-/// Keyframes that are made while a whole trace is replayed.
-pub struct Keyframes {
-    starts: std::iter::Peekable<std::vec::IntoIter<GroupStart>>,
-    packer: KeyframePacker,
-    packed: Vec<PackedKeyframe>,
-    /// Bytes that they may have together, at most.
-    room: u64,
-    apart: u64,
-    /// From this seqno on the next one may be made.
-    next: u64,
-}
-
-impl Watch for Keyframes {
-    const EVENTS: bool = false;
-
-    fn batch(&mut self, replay: &mut Replay, batch: &Batch) {
-        self.before(replay, batch);
-    }
-}
-
-/// Events between two keyframes, at least: fewer are replayed as fast as a
-/// keyframe is read.
-const APART: u64 = 500_000;
-
-impl Keyframes {
-    /// For a trace; `None` if it has no room or no need for any.
-    pub fn new(trace: &Trace) -> Option<Keyframes> {
-        Self::at_least_apart(trace, APART)
-    }
-
-    /// The same with another number of events between two of them, at least.
-    pub fn at_least_apart(trace: &Trace, apart: u64) -> Option<Keyframes> {
-        if trace.event_count() < 2 * apart || !trace.wants_keyframes() {
-            return None;
-        }
-        let starts = trace.group_starts().into_iter().peekable();
-        let room = trace.file_size() / 3;
-        Some(Keyframes {
-            starts,
-            packer: KeyframePacker::new()?,
-            packed: Vec::new(),
-            room,
-            apart,
-            next: apart,
-        })
-    }
-
-    fn before(&mut self, replay: &mut Replay, batch: &Batch) {
-        if batch.events.is_empty() || batch.seqno < self.next {
-            return;
-        }
-        while self.starts.next_if(|start| start.seqno < batch.seqno).is_some() {}
-        let Some(start) = self.starts.next_if(|start| start.seqno == batch.seqno) else { return };
-        // A special record of the group may have come before its first event.
-        if replay.epoch() == batch.epoch {
-            return;
-        }
-        replay.ends_before(Some(batch.epoch));
-        let count = replay.live_count();
-        // Packing one takes a small part of the time of what lies between.
-        self.next = batch.seqno + self.apart.max(if self.apart < APART { 0 } else { 8 * count as u64 });
-        let (threads, blocks) = (replay.thread_states(), replay.stored_blocks());
-        if let Some(frame) = self.packer.pack(start, &threads, count, blocks, self.room) {
-            self.room = self.room.saturating_sub(frame.bytes());
-            self.packed.push(frame);
-        }
-    }
-
-    /// Appends them to the trace if they are sound and it can be written; says how
-    /// many were. `replay` is finished.
-    pub fn append(mut self, trace: &Trace, replay: &Replay) -> usize {
-        self.packed.retain(|frame| replay.is_sound_from(frame.seqno()));
-        trace.append_keyframes(&self.packed)
     }
 }

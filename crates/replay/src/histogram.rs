@@ -1,5 +1,7 @@
 //! Counts by powers of two.
 
+use crate::outcome::Numbers;
+
 /// Counts of values by their number of bits: bucket 0 holds the value 0,
 /// bucket `b` the values from 2^(b-1) to 2^b - 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +64,14 @@ impl Histogram {
         let (count, sum) = &mut self.buckets[Self::bucket(value)];
         *count = count.saturating_sub(times);
         *sum = sum.wrapping_sub(value.wrapping_mul(times));
+    }
+
+    /// Goes over its numbers.
+    pub(crate) fn numbers(&mut self, numbers: &mut impl Numbers) {
+        for (count, sum) in &mut self.buckets {
+            numbers.u64(count);
+            numbers.u64(sum);
+        }
     }
 
     /// The buckets that hold anything, smallest values first.

@@ -18,6 +18,8 @@
 //! |---|---|
 //! | [`replay`](mod@replay) | [`Replay`]: the pass itself |
 //! | [`feed`] | a trace's events into a replay, many at a time |
+//! | [`additions`] | keyframes and an outcome for the trace, made on the way |
+//! | [`outcome`] | what a finished replay says without its live blocks, in memory and as bytes |
 //! | [`totals`] | what is counted: overall, a thread, a site |
 //! | [`live`] | the live set at an instant, survivors, the difference of two |
 //! | [`errors`] | double, invalid and mismatched frees |
@@ -35,6 +37,7 @@
 //! # Ok::<(), std::convert::Infallible>(())
 //! ```
 
+pub mod additions;
 mod block;
 mod contest;
 mod dense;
@@ -46,6 +49,7 @@ mod index;
 pub mod live;
 mod memory;
 mod order;
+pub mod outcome;
 pub mod peak;
 pub mod reach;
 pub mod replay;
@@ -62,8 +66,10 @@ mod model;
 #[cfg(test)]
 mod properties;
 
+pub use additions::Additions;
 pub use errors::{AllocRecord, ErrorKind, FreeRecord, HeapError};
-pub use feed::{Feed, Keyframes};
+pub use feed::Feed;
 pub use live::{LiveBlock, LiveDiff, diff};
+pub use outcome::Outcome;
 pub use replay::{Options, Replay, Until};
 pub use totals::{SiteTotals, ThreadTotals, Totals};

@@ -1,5 +1,7 @@
 //! Live bytes over time, in a bounded number of points.
 
+use crate::outcome::Numbers;
+
 /// Greatest number of points.
 pub const MAX_POINTS: usize = 1024;
 
@@ -17,7 +19,7 @@ pub struct Point {
 
 /// Live bytes over time: at most [`MAX_POINTS`] buckets of equal width, which
 /// doubles, joining buckets in pairs, when the time outgrows them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     points: Vec<Point>,
     shift: u32,
@@ -68,6 +70,21 @@ impl Series {
         // In between nothing happened; a bucket starts with what was alive then.
         self.points.resize(at, Point { max: before, last: before });
         self.points.push(Point { max: before.max(live), last: live });
+    }
+
+    /// Goes over its numbers.
+    pub(crate) fn numbers(&mut self, numbers: &mut impl Numbers) {
+        numbers.u32(&mut self.shift);
+        let count = numbers.count(self.points.len(), 2);
+        // No width beyond all times, and no more points than there can be.
+        if self.shift >= u64::BITS || count > MAX_POINTS {
+            return numbers.fail();
+        }
+        self.points.resize(count, Point::default());
+        for point in &mut self.points {
+            numbers.u64(&mut point.max);
+            numbers.u64(&mut point.last);
+        }
     }
 
     /// Width of a bucket, ns.

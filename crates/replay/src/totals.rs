@@ -229,7 +229,7 @@ pub struct SiteTotals {
     /// See `variance`.
     pub peak_variance: u64,
     /// The global peak that `peak_*` belong to.
-    epoch: u64,
+    pub(crate) epoch: u64,
 }
 
 impl SiteTotals {
@@ -249,6 +249,11 @@ impl SiteTotals {
             peak_variance: 0,
             epoch,
         }
+    }
+
+    /// One that will not change any more.
+    pub(crate) fn settled(self) -> SiteTotals {
+        SiteTotals { epoch: 0, ..self }
     }
 
     /// Has nothing happened here, and does nothing live?

@@ -24,6 +24,8 @@ pub enum BlockKind {
     Index = 7,
     /// What a scan for unreachable blocks found.
     Reach = 8,
+    /// What a replay of the whole trace found.
+    Outcome = 9,
 }
 
 impl BlockKind {
@@ -38,6 +40,7 @@ impl BlockKind {
             6 => BlockKind::Keyframe,
             7 => BlockKind::Index,
             8 => BlockKind::Reach,
+            9 => BlockKind::Outcome,
             _ => return None,
         })
     }
@@ -53,6 +56,7 @@ impl BlockKind {
             BlockKind::Keyframe => "keyframe",
             BlockKind::Index => "index",
             BlockKind::Reach => "reachability scan",
+            BlockKind::Outcome => "outcome",
         }
     }
 }

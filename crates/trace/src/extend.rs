@@ -1,5 +1,5 @@
-//! Keyframes for a finished trace: made on the way through a whole replay, and
-//! appended behind what is there, with a new index and trailer.
+//! Keyframes and an outcome for a finished trace: made on the way through a whole
+//! replay, and appended behind what is there, with a new index and trailer.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -9,6 +9,7 @@ use crate::frame::{BLOCK_HEADER, BlockHeader, Packed, Packer, TRAILER, parse_tra
 use crate::index::KeyframeRef;
 use crate::keyframe::{BLOCKS_A_PART, ThreadState, put_live, put_threads};
 use crate::model::{EndedHow, LiveBlock};
+use crate::outcome::PackedOutcome;
 use crate::reader::Trace;
 
 /// A place for a keyframe: the beginning of a group.
@@ -38,6 +39,15 @@ impl PackedKeyframe {
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.header.total()).sum()
     }
+}
+
+/// What was appended to a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Appended {
+    /// So many keyframes.
+    pub keyframes: usize,
+    /// An outcome.
+    pub outcome: bool,
 }
 
 /// Packs keyframes.
@@ -93,9 +103,13 @@ impl KeyframePacker {
 impl Trace {
     /// Could keyframes be appended? Only to a sound and finished trace that has none.
     pub fn wants_keyframes(&self) -> bool {
+        self.is_sound() && self.index.keyframes.is_empty()
+    }
+
+    /// Is the trace finished, and nothing wrong with it as far as it was read?
+    pub(crate) fn is_sound(&self) -> bool {
         self.is_complete()
             && self.warnings.is_empty()
-            && self.index.keyframes.is_empty()
             && self.end().is_some_and(|end| !matches!(end.how, EndedHow::Running | EndedHow::Lost))
     }
 
@@ -114,21 +128,26 @@ impl Trace {
         starts
     }
 
-    /// Appends keyframes with a new index and trailer, if this may be done: if
-    /// the file can be written, is still the one that was opened, and nobody else
-    /// is at it. Its modification time stays. Where writing fails the file
+    /// Appends keyframes and an outcome with a new index and trailer, if this may be
+    /// done: if the file can be written, is still the one that was opened, and nobody
+    /// else is at it. Its modification time stays. Where writing fails the file
     /// becomes as it was. Keyframes are taken in their order as long as all
-    /// together are at most a quarter of the file. Says how many were.
-    pub fn append_keyframes(&self, frames: &[PackedKeyframe]) -> usize {
-        self.try_append(frames).unwrap_or(0)
+    /// together are at most a quarter of the file, the outcome not counted.
+    pub fn append(&self, frames: &[PackedKeyframe], outcome: Option<&PackedOutcome>) -> Appended {
+        self.try_append(frames, outcome).unwrap_or_default()
     }
 
-    fn try_append(&self, frames: &[PackedKeyframe]) -> Result<usize, TraceError> {
+    fn try_append(
+        &self,
+        frames: &[PackedKeyframe],
+        outcome: Option<&PackedOutcome>,
+    ) -> Result<Appended, TraceError> {
+        let nothing = Appended::default();
         let path = self.path();
         let failed = |source| self.source.error(self.size, source);
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
         if file.try_lock().is_err() {
-            return Ok(0);
+            return Ok(nothing);
         }
         let (there, opened) =
             (file.metadata().map_err(failed)?, self.source.file.metadata().map_err(failed)?);
@@ -137,7 +156,7 @@ impl Trace {
             && file.read_at(&mut end, self.size - TRAILER as u64).is_ok_and(|count| count == TRAILER)
             && parse_trailer(&end, self.source.file_id).is_some();
         if !same {
-            return Ok(0);
+            return Ok(nothing);
         }
         // (all keyframes) * 4 <= the file with them
         let mut room = self.size / 3;
@@ -149,21 +168,27 @@ impl Trace {
             None => false,
         };
         let taken: Vec<&PackedKeyframe> = frames.iter().filter(fits).collect();
-        if taken.is_empty() {
-            return Ok(0);
+        if taken.is_empty() && outcome.is_none() {
+            return Ok(nothing);
         }
-        if let Err(source) = self.write_keyframes(&file, &taken) {
+        if let Err(source) = self.write_appended(&file, &taken, outcome) {
             let _ = file.set_len(self.size);
             return Err(failed(source));
         }
         if let Ok(modified) = there.modified() {
             let _ = file.set_modified(modified);
         }
-        Ok(taken.len())
+        Ok(Appended { keyframes: taken.len(), outcome: outcome.is_some() })
     }
 
-    /// Writes keyframes behind what is there, then the index and the trailer.
-    fn write_keyframes(&self, file: &File, frames: &[&PackedKeyframe]) -> std::io::Result<()> {
+    /// Writes keyframes and an outcome behind what is there, then the index and the
+    /// trailer.
+    fn write_appended(
+        &self,
+        file: &File,
+        frames: &[&PackedKeyframe],
+        outcome: Option<&PackedOutcome>,
+    ) -> std::io::Result<()> {
         let mut index = self.index.clone();
         let (mut out, mut offset) = (Vec::new(), self.size);
         for frame in frames {
@@ -181,10 +206,18 @@ impl Trace {
                 offset += out.len() as u64;
             }
         }
+        if let Some(PackedOutcome(packed)) = outcome {
+            index.outcome = Some(offset);
+            out.clear();
+            packed.place(&mut out, offset, self.source.file_id);
+            file.write_all_at(&out, offset)?;
+            offset += out.len() as u64;
+        }
         let header = BlockHeader {
             kind: BlockKind::Index as u8,
             count: index.groups.len() as u32,
             first: self.event_count(),
+            last: index.outcome.unwrap_or(0),
             ..BlockHeader::default()
         };
         out.clear();

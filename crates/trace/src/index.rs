@@ -38,6 +38,8 @@ pub(crate) struct Index {
     pub definitions: Vec<u64>,
     pub groups: Vec<GroupRef>,
     pub keyframes: Vec<KeyframeRef>,
+    /// The latest outcome's; it stands in the header of the index's block.
+    pub outcome: Option<u64>,
 }
 
 impl Index {
@@ -124,6 +126,7 @@ mod tests {
                 GroupRef { offset: 70, end: 71, serial: 1, first_seqno: 5, first: 3, ..group },
             ],
             keyframes: vec![KeyframeRef { offset: 60, seqno: 5, stamp: 9, part: 0, parts: 1 }],
+            outcome: None,
         };
         let bytes = index.encode();
         assert_eq!(Index::decode(&bytes), Some(index));

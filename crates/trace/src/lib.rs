@@ -17,6 +17,7 @@
 //! | [`clock`] | stamps to nanoseconds |
 //! | [`nodes`] | the table of stack nodes |
 //! | [`left_out`] | totals of what `--cull` and `--live-only` leave out |
+//! | [`varint`] | numbers of variable length |
 //! | [`reach`] | what a scan for unreachable blocks found |
 //! | [`error`] | [`TraceError`], [`Warning`] |
 
@@ -31,18 +32,20 @@ mod keyframe;
 pub mod left_out;
 pub mod model;
 pub mod nodes;
+mod outcome;
 pub mod reach;
 pub mod reader;
 pub mod recording;
 mod scan;
 pub mod steps;
-mod varint;
+pub mod varint;
 pub mod writer;
 
 pub use error::{BlockKind, TraceError, Warning};
-pub use extend::{GroupStart, KeyframePacker, PackedKeyframe};
+pub use extend::{Appended, GroupStart, KeyframePacker, PackedKeyframe};
 pub use frame::FORMAT_VERSION;
 pub use keyframe::{Keyframe, ThreadState};
+pub use outcome::PackedOutcome;
 pub use reader::Trace;
 pub use recording::Recording;
 pub use steps::{Batch, Brief, Steps};

@@ -393,6 +393,12 @@ impl Trace {
             let kind = Some(BlockKind::Reach);
             found.push(Warning::Damaged { offset, kind, events: 0, what: "it cannot be read" });
         }
+        if let Some(offset) = self.index.outcome
+            && self.outcome_at(offset)?.is_none()
+        {
+            let kind = Some(BlockKind::Outcome);
+            found.push(Warning::Damaged { offset, kind, events: 0, what: "it cannot be read" });
+        }
         for warning in found {
             if !self.warnings.contains(&warning) {
                 self.warnings.push(warning);
@@ -510,7 +516,11 @@ impl Trace {
                 && index.groups.iter().all(|group| group.end <= offset)
                 && index.keyframes.iter().all(|keyframe| keyframe.offset < offset)
         };
-        Ok(if sound { Index::decode(&raw).filter(fits) } else { None })
+        let mut index = if sound { Index::decode(&raw).filter(fits) } else { None };
+        if let Some(index) = &mut index {
+            index.outcome = Some(header.last).filter(|&at| at > 0 && at < offset);
+        }
+        Ok(index)
     }
 
     fn use_index(&mut self, index: Index) -> Result<(), TraceError> {
@@ -642,6 +652,7 @@ impl Trace {
                         self.scanned_at = Some(at);
                     }
                 }
+                Some(BlockKind::Outcome) => self.index.outcome = Some(at),
                 Some(BlockKind::End) => {}
                 None => self.damaged(at, None, 0, "a kind that this version does not know"),
             }

@@ -2,7 +2,7 @@
 //! bit set on all bytes but the last (LEB128).
 
 /// Appends `value`.
-pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -11,12 +11,12 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a number that may be negative, as zigzag.
-pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
+pub fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
 /// Appends a length and the bytes.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
@@ -24,36 +24,40 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Reads from the front of a slice. `None` means that the bytes end too early
 /// or hold a number that does not fit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// Reads these.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Reader { bytes }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Is all read?
+    pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// Bytes not read yet.
-    pub(crate) fn remaining(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.bytes.len()
     }
 
     /// All that is left.
-    pub(crate) fn rest(&mut self) -> &'a [u8] {
+    pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)
     }
 
-    pub(crate) fn u8(&mut self) -> Option<u8> {
+    /// The next byte.
+    pub fn u8(&mut self) -> Option<u8> {
         let (&first, rest) = self.bytes.split_first()?;
         self.bytes = rest;
         Some(first)
     }
 
-    pub(crate) fn u64(&mut self) -> Option<u64> {
+    /// The next number.
+    pub fn u64(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let byte = self.u8()?;
@@ -69,20 +73,24 @@ impl<'a> Reader<'a> {
         None
     }
 
-    pub(crate) fn i64(&mut self) -> Option<i64> {
+    /// The next number of those that may be negative.
+    pub fn i64(&mut self) -> Option<i64> {
         let value = self.u64()?;
         Some(((value >> 1) as i64) ^ -((value & 1) as i64))
     }
 
-    pub(crate) fn u32(&mut self) -> Option<u32> {
+    /// The next number, if it fits.
+    pub fn u32(&mut self) -> Option<u32> {
         u32::try_from(self.u64()?).ok()
     }
 
-    pub(crate) fn u16(&mut self) -> Option<u16> {
+    /// The next number, if it fits.
+    pub fn u16(&mut self) -> Option<u16> {
         u16::try_from(self.u64()?).ok()
     }
 
-    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+    /// A length and so many bytes.
+    pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u64()?).ok()?;
         let (taken, rest) = self.bytes.split_at_checked(len)?;
         self.bytes = rest;
@@ -90,7 +98,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A text; bytes that are not UTF-8 are replaced.
-    pub(crate) fn text(&mut self) -> Option<String> {
+    pub fn text(&mut self) -> Option<String> {
         Some(String::from_utf8_lossy(self.bytes()?).into_owned())
     }
 }

@@ -67,12 +67,12 @@ pub fn items(
     let whole = metric != Metric::Live || at == Until::End;
     // Temporary blocks are counted by site alone.
     if metric == Metric::Temporary || whole && filter.is_empty() && by.needs_only_stacks() {
-        let replay = session.replay()?;
-        let mut items: Vec<Item> = replay.sites().map(|site| Item::of(&site, metric)).collect();
+        let found = session.outcome()?;
+        let mut items: Vec<Item> = found.sites().iter().map(|site| Item::of(site, metric)).collect();
         if metric == Metric::Leaked {
             items.retain(|item| item.blocks > 0 && rules.rule(&session.stack(item.node)).is_none());
         }
-        return Ok((items, Some(replay.totals())));
+        return Ok((items, Some(found.totals().clone())));
     }
     let at = match metric {
         Metric::Live => at,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use highwater_replay::Replay;
+use highwater_replay::Outcome;
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
@@ -72,11 +72,11 @@ pub struct Known {
 
 impl Baseline {
     /// What a recording has. `rules` are those of the comparison to come.
-    pub fn of(session: &mut Session, replay: &Replay, rules: &Suppressions) -> Baseline {
+    pub fn of(session: &mut Session, found: &Outcome, rules: &Suppressions) -> Baseline {
         // With the exact counts, where the target's threads made some.
-        let totals = Stats::collect(session, replay).totals;
+        let totals = Stats::collect(session, found).totals;
         let mut leaks: BTreeMap<String, Known> = BTreeMap::new();
-        for site in replay.sites().filter(|site| site.live_blocks > 0) {
+        for site in found.sites().iter().filter(|site| site.live_blocks > 0) {
             let stack = session.stack(site.node);
             if rules.rule(&stack).is_some() {
                 continue;
@@ -193,8 +193,8 @@ mod tests {
 
     fn baseline(sizes: &[(u32, u64)]) -> Baseline {
         let mut session = session(sizes);
-        let replay = session.replay().unwrap();
-        Baseline::of(&mut session, &replay, &Suppressions::default())
+        let found = session.outcome().unwrap();
+        Baseline::of(&mut session, &found, &Suppressions::default())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use highwater_event::node::NodeId;
 use highwater_replay::sampling::{count_error95, error95};
-use highwater_replay::{ErrorKind, Replay, SiteTotals, Until};
+use highwater_replay::{ErrorKind, Outcome, SiteTotals, Until};
 
 use super::baseline::{Baseline, Tolerance};
 use super::budget::{SiteBudget, Taken};
@@ -157,21 +157,21 @@ impl Gate {
     }
 }
 
-/// Compares a recording with what is wanted. `replay` is finished and the whole
-/// trace's.
+/// Compares a recording with what is wanted. `found` is the whole trace's
+/// outcome.
 ///
 /// # Errors
 /// The trace cannot be read.
 pub fn check(
     session: &mut Session,
-    replay: &Replay,
+    found: &Outcome,
     wanted: &Wanted,
     rules: &Suppressions,
 ) -> Result<Vec<Gate>, QueryError> {
     let mut rules = rules.clone();
-    let mut check = Check { session, replay, tolerance: wanted.tolerance, gates: Vec::new() };
+    let mut check = Check { session, found, tolerance: wanted.tolerance, gates: Vec::new() };
     if let Some(baseline) = &wanted.baseline {
-        let now = Baseline::of(check.session, replay, &rules);
+        let now = Baseline::of(check.session, found, &rules);
         rules.add_known(baseline.known(&now, wanted.tolerance));
     }
     check.limits(&wanted.limits, &rules);
@@ -189,7 +189,7 @@ pub fn check(
 
 struct Check<'a> {
     session: &'a mut Session,
-    replay: &'a Replay,
+    found: &'a Outcome,
     tolerance: Option<Tolerance>,
     gates: Vec<Gate>,
 }
@@ -211,23 +211,27 @@ impl Check<'_> {
 
     /// What each stack has, with `value` in place of bytes or blocks.
     fn counted(&self, value: impl Fn(&SiteTotals) -> u64) -> Vec<Item> {
-        self.replay.sites().map(|site| Item { bytes: 0, blocks: value(&site), ..Item::live(&site) }).collect()
+        self.found
+            .sites()
+            .iter()
+            .map(|site| Item { bytes: 0, blocks: value(site), ..Item::live(site) })
+            .collect()
     }
 
     fn peak(&self) -> Vec<Item> {
-        self.replay.sites().map(|site| Item::at_peak(&site)).collect()
+        self.found.sites().iter().map(Item::at_peak).collect()
     }
 
     fn limits(&mut self, limits: &Limits, rules: &Suppressions) {
         // With the exact counts, where the target's threads made some.
-        let totals = Stats::collect(self.session, self.replay).totals;
+        let totals = Stats::collect(self.session, self.found).totals;
         if limits.max_peak.is_some() {
             let items = self.peak();
             self.gate("max-peak", limits.max_peak, totals.peak_bytes, true, items);
             self.give_or_take("max-peak", error95(totals.sampled.peak_variance));
         }
         if limits.max_leak.is_some() {
-            let leaks = report::live(self.session, self.replay, By::Site, rules);
+            let leaks = report::by_site(self.session, self.found, rules);
             self.gate("max-leak", limits.max_leak, leaks.bytes(), true, Vec::new());
             self.name(leaks.groups);
         }
@@ -262,7 +266,7 @@ impl Check<'_> {
 
     /// `rules` hide what is known.
     fn baseline(&mut self, baseline: &Baseline, rules: &Suppressions) {
-        let leaks = report::live(self.session, self.replay, By::Site, rules);
+        let leaks = report::by_site(self.session, self.found, rules);
         let value = leaks.bytes();
         self.gates.push(Gate {
             name: "baseline",
@@ -276,7 +280,7 @@ impl Check<'_> {
         });
         self.name(leaks.groups);
         if self.tolerance.is_some() {
-            let totals = Stats::collect(self.session, self.replay).totals;
+            let totals = Stats::collect(self.session, self.found).totals;
             let items = self.peak();
             self.gate("baseline-peak", Some(baseline.peak_bytes), totals.peak_bytes, true, items);
             self.give_or_take("baseline-peak", error95(totals.sampled.peak_variance));
@@ -296,7 +300,7 @@ impl Check<'_> {
     fn allocations_error(&self) -> u64 {
         match self.session.modes().counted {
             Some(_) => 0,
-            None => count_error95(self.replay.totals().sampled.blocks_variance),
+            None => count_error95(self.found.totals().sampled.blocks_variance),
         }
     }
 
@@ -313,7 +317,7 @@ impl Check<'_> {
         };
         let gate = match finding {
             Finding::LeakExit => {
-                let leaks = report::live(self.session, self.replay, By::Site, rules);
+                let leaks = report::by_site(self.session, self.found, rules);
                 leaked(finding, leaks.groups)
             }
             Finding::LeakDefinite => match reach::of(self.session)? {
@@ -355,9 +359,9 @@ impl Check<'_> {
                 }
             }
             Finding::Error(kind) => {
-                let errors = self.replay.errors().iter().filter(|error| error.kind == kind);
+                let errors = self.found.errors().iter().filter(|error| error.kind == kind);
                 let items: Vec<Item> = errors.map(|error| item(error.free.node, 0, 1)).collect();
-                let totals = self.replay.totals();
+                let totals = self.found.totals();
                 let value = match kind {
                     ErrorKind::DoubleFree => totals.double_free,
                     ErrorKind::InvalidFree => totals.invalid_free,
@@ -382,7 +386,7 @@ impl Check<'_> {
         let sites: Vec<Group> =
             ranking.suspects.into_iter().filter(grows).map(|suspect| suspect.group).collect();
         // Where nothing is left there is nothing that could have grown.
-        let mut left = || !report::live(self.session, self.replay, By::Site, rules).groups.is_empty();
+        let mut left = || !report::by_site(self.session, self.found, rules).groups.is_empty();
         match ranking.missing.into_iter().next() {
             Some(reason) if sites.is_empty() && left() => Ok(Err(reason)),
             _ => Ok(Ok(sites)),
@@ -391,9 +395,9 @@ impl Check<'_> {
 
     fn site(&mut self, budget: &SiteBudget, rules: &Suppressions) {
         let mut taken = Taken::default();
-        let sites: Vec<SiteTotals> = self.replay.sites().collect();
+        let found = self.found;
         let mut fitting = Vec::new();
-        for site in &sites {
+        for site in found.sites() {
             let stack = self.session.stack(site.node);
             if budget.whose.fits(&stack) {
                 taken.add(site, rules.rule(&stack).is_some());

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use highwater_replay::Replay;
+use highwater_replay::{Outcome, Replay};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::suppressions::Suppressions;
 use crate::group::{By, Group, Item, group};
-use crate::session::Session;
+use crate::session::{QueryError, Session};
 use crate::stack::function;
 
 /// What a rule has hidden.
@@ -45,8 +45,26 @@ impl Leaks {
     }
 }
 
+/// Puts together what is alive at the end of the trace.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn live(session: &mut Session, by: By, rules: &Suppressions) -> Result<Leaks, QueryError> {
+    if by.needs_only_stacks() {
+        let found = session.outcome()?;
+        return Ok(of_items(session, found.sites().iter().map(Item::live).collect(), by, rules));
+    }
+    let replay = session.replay()?;
+    Ok(of_replay(session, &replay, by, rules))
+}
+
+/// The same of what a replay has found, by site.
+pub fn by_site(session: &mut Session, found: &Outcome, rules: &Suppressions) -> Leaks {
+    of_items(session, found.sites().iter().map(Item::live).collect(), By::Site, rules)
+}
+
 /// Puts together what is alive at the end of `replay`.
-pub fn live(session: &mut Session, replay: &Replay, by: By, rules: &Suppressions) -> Leaks {
+pub fn of_replay(session: &mut Session, replay: &Replay, by: By, rules: &Suppressions) -> Leaks {
     let items: Vec<Item> = if by.needs_only_stacks() {
         replay.sites().map(|site| Item::live(&site)).collect()
     } else {
@@ -130,11 +148,10 @@ mod tests {
     #[test]
     fn what_is_hidden_is_counted_by_rule() {
         let mut session = session();
-        let replay = session.replay().unwrap();
         let mut rules = Suppressions::default();
         rules.add("leak:fill_cache").unwrap();
         for by in [By::Site, By::Thread] {
-            let leaks = live(&mut session, &replay, by, &rules);
+            let leaks = live(&mut session, by, &rules).unwrap();
             assert_eq!(leaks.bytes(), 37, "{by:?}");
             assert_eq!(leaks.hidden(), Hidden { bytes: 100, blocks: 1 });
             assert_eq!(leaks.rules["leak:fill_cache"].bytes, 100);
@@ -145,19 +162,19 @@ mod tests {
     #[test]
     fn generated_rules_hide_their_own_group_and_no_other() {
         let mut session = session();
-        let replay = session.replay().unwrap();
-        let all = live(&mut session, &replay, By::Site, &Suppressions::default());
+        let found = session.outcome().unwrap();
+        let all = by_site(&mut session, &found, &Suppressions::default());
         let text = generate(&all.groups);
         let rules: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(rules, ["leak:^fill_cache$", "site:^/src/main.c:3$", "site:^/src/main.c:9$"]);
         for (rule, group) in rules.iter().zip(&all.groups) {
             let mut one = Suppressions::default();
             one.add(rule).unwrap();
-            let left = live(&mut session, &replay, By::Site, &one);
+            let left = by_site(&mut session, &found, &one);
             assert_eq!(left.hidden().bytes, group.bytes, "{rule}");
         }
         let mut every = Suppressions::default();
         every.add(&text).unwrap();
-        assert!(live(&mut session, &replay, By::Site, &every).groups.is_empty());
+        assert!(by_site(&mut session, &found, &every).groups.is_empty());
     }
 }

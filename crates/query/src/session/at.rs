@@ -1,7 +1,10 @@
-//! The heap at an instant, and what happened in a window.
+//! The heap at an instant, what happened in a window, and in all.
 
+use std::sync::Arc;
+
+use highwater_replay::outcome::RULES;
 use highwater_replay::watch::{Nobody, Watch};
-use highwater_replay::{Feed, Keyframes, LiveBlock, Options, Replay, Until};
+use highwater_replay::{Additions, Feed, LiveBlock, Options, Outcome, Replay, Until};
 use highwater_trace::model::Step;
 use highwater_trace::{Steps, Trace, TraceError};
 
@@ -114,40 +117,79 @@ fn entry(trace: &Trace, until: Until, options: Options) -> Result<(Steps<'_>, Re
     Ok((trace.steps(), Replay::new(options)))
 }
 
+/// What an earlier replay of the whole trace found, if the trace has it.
+fn stored(trace: &Trace, options: &Options) -> Result<Option<Outcome>, TraceError> {
+    let bytes = trace.outcome(RULES)?;
+    Ok(bytes.and_then(|bytes| Outcome::decode(&bytes, options)))
+}
+
 impl Session {
+    /// What the whole trace says of everything but single blocks. It is found once:
+    /// by a [replay](Session::replay), now or in an earlier session, which has left it
+    /// in the trace. Then no event is read, and damage to events is not seen.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn outcome(&mut self) -> Result<Arc<Outcome>, QueryError> {
+        if let Some(found) = &self.outcome {
+            return Ok(Arc::clone(found));
+        }
+        let stored = match &*self.source {
+            Source::Trace(trace) => stored(trace, &self.replay)?,
+            Source::Made { .. } => None,
+        };
+        match stored {
+            Some(found) => {
+                let found = Arc::new(found);
+                self.outcome = Some(Arc::clone(&found));
+                Ok(found)
+            }
+            None => Ok(self.replay_whole()?.1),
+        }
+    }
+
     /// Replays the whole trace. What was wrong with its parts is in
     /// [`Facts::warnings`](super::Facts::warnings) afterwards. A large trace that
-    /// is finished and has no keyframes yet gets them, if it can be written: from
-    /// then on instants and windows are answered without reading the rest.
+    /// is finished gets what it has not of keyframes and of the [outcome](Session::outcome),
+    /// if it can be written: from then on instants and windows are answered without
+    /// reading the rest, and what is of the whole without reading any event.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn replay(&mut self) -> Result<Replay, QueryError> {
+        Ok(self.replay_whole()?.0)
+    }
+
+    fn replay_whole(&mut self) -> Result<(Replay, Arc<Outcome>), QueryError> {
         let source = self.source();
-        let keyframes = match &*source {
-            Source::Trace(trace) if !self.leave_alone => Keyframes::new(trace),
+        let additions = match &*source {
+            Source::Trace(trace) if !self.leave_alone => Additions::new(trace),
             _ => None,
         };
         let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
-        match (&mut stream, keyframes, &*source) {
-            (Stream::Trace(feed), Some(mut keyframes), Source::Trace(trace)) => {
-                feed.go_on_watched(&mut heap, Until::End, self.facts.events, &mut keyframes)?;
-                heap.finish();
-                if feed.steps().warnings().is_empty() {
-                    keyframes.append(trace, &heap);
-                }
+        let additions = match additions {
+            Some(mut additions) => {
+                stream.go_on_watched(&mut heap, Until::End, self.facts.events, &mut additions)?;
+                Some(additions)
             }
-            (stream, ..) => {
+            None => {
                 stream.go_on(&mut heap, Until::End, self.facts.events)?;
-                heap.finish();
+                None
             }
-        }
+        };
+        heap.finish();
         if let Source::Trace(trace) = &*source {
             heap.add_left_out(trace.left_out());
         }
+        let found = Arc::new(heap.outcome());
+        if let (Some(additions), Stream::Trace(feed), Source::Trace(trace)) = (additions, &stream, &*source)
+            && feed.steps().warnings().is_empty()
+        {
+            additions.append(trace, &heap, &found, &self.replay);
+        }
         self.learn_from(&stream);
-        self.peak = Some(heap.totals().peak_seqno);
-        Ok(heap)
+        self.outcome = Some(Arc::clone(&found));
+        Ok((heap, found))
     }
 
     /// Replays the trace up to an instant. The result is not

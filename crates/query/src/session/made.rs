@@ -135,7 +135,7 @@ impl Made {
             stacks: FxHashMap::default(),
             replay: Options { sample, ..Options::default() },
             inlining: Inlining::Shown,
-            peak: None,
+            outcome: None,
             leave_alone: false,
         }
     }

@@ -94,7 +94,7 @@ impl Session {
             stacks: FxHashMap::default(),
             replay: options.replay,
             inlining: options.inlining,
-            peak: None,
+            outcome: None,
             leave_alone: false,
         }
     }

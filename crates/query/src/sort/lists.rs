@@ -82,8 +82,8 @@ mod tests {
             .free(0, 64)
             .free(0, 64)
             .session();
-        let replay = session.replay().unwrap();
-        let mut list = replay.threads().to_vec();
+        let found = session.outcome().unwrap();
+        let mut list = found.threads().to_vec();
         let mut order = |keys: &str, reverse| {
             let keys = SortOrder::list_of(keys, OF_THREADS).unwrap();
             threads(&session, &mut list, &keys, reverse);
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(order("allocations", false), [1, 0]);
         assert_eq!(order("-name", false), [0, 1]);
         assert_eq!(order("name", true), [0, 1]);
-        let mut list = replay.errors().to_vec();
+        let mut list = found.errors().to_vec();
         let mut order = |keys: &str| {
             errors(&mut session, &mut list, &SortOrder::list_of(keys, OF_ERRORS).unwrap(), false);
             list.iter().map(|error| error.free.seqno).collect::<Vec<_>>()

@@ -21,7 +21,7 @@ fn limited(leaks: u64, limit: Option<u64>, recorded: Vec<MemoryLimit>) -> (Strin
     made.facts.meta.memory_limits = recorded;
     let mut session = made.session();
     let evidence = Evidence::collect(&mut session, Until::End, Slicing::Events).unwrap();
-    let stats = Stats::collect(&session, &evidence.replay);
+    let stats = Stats::collect(&session, &evidence.replay.outcome());
     let options = Options { limit, ..Options::default() };
     let rules = Suppressions::default();
     let ranking = rank::rank(&mut session, &evidence, &Findings::default(), &rules, &options);

@@ -17,8 +17,8 @@ fn made() -> Made {
 
 fn gates(made: Made, wanted: &Wanted) -> Vec<Gate> {
     let mut session = made.session();
-    let replay = session.replay().unwrap();
-    check(&mut session, &replay, wanted, &Suppressions::default()).unwrap()
+    let found = session.outcome().unwrap();
+    check(&mut session, &found, wanted, &Suppressions::default()).unwrap()
 }
 
 /// Name, value, verdict, and the function that is named first.
@@ -91,8 +91,8 @@ fn a_site_has_limits_of_its_own() {
 #[test]
 fn what_a_baseline_has_does_not_fail_and_what_is_new_does() {
     let mut session = made().session();
-    let replay = session.replay().unwrap();
-    let baseline = Baseline::of(&mut session, &replay, &Suppressions::default());
+    let found = session.outcome().unwrap();
+    let baseline = Baseline::of(&mut session, &found, &Suppressions::default());
     let wanted = Wanted { baseline: Some(baseline), ..Wanted::default() };
     assert_eq!(verdicts(&gates(made(), &wanted)), [("baseline", 0, true, None)]);
     let more = || made().alloc(0, 0x300, 7, 2);
