@@ -224,9 +224,12 @@ pub(crate) const fn apply_pointer_delta(from: u64, delta: u64) -> u64 {
     (((from >> 3) as i64).wrapping_add(unzigzag(step)) as u64) << 3 | low
 }
 
+/// How many bytes a number of at most seven takes; none for 0.
 #[inline(always)]
 const fn byte_len(value: u64) -> u32 {
-    (71 - value.leading_zeros()) >> 3
+    // Never the logarithm of 0: the processor's instruction has no answer to that,
+    // and four questions an event would each be asked twice.
+    ((value << 1 | 1).ilog2() + 7) >> 3
 }
 
 /// Writes records behind a raw cursor.
@@ -540,6 +543,16 @@ impl<'a> Decoder<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_takes_the_bytes_that_hold_it() {
+        for bits in 0..=56 {
+            for value in [1u64 << bits >> 1, (1u64 << bits).wrapping_sub(1)] {
+                let wanted = (0..).find(|&len| value >> (8 * len) == 0).unwrap();
+                assert_eq!(byte_len(value), wanted, "{value:#x}");
+            }
+        }
+    }
 
     fn round_trip(records: &[Record]) {
         let mut bytes = Vec::new();
