@@ -43,7 +43,8 @@ impl Program {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         let source = sources.join(self.file);
         let mut hasher = DefaultHasher::new();
-        (self.compiler, &self.flags).hash(&mut hasher);
+        // Its path is in what the compiler makes of it.
+        (self.compiler, &self.flags, &source).hash(&mut hasher);
         // Headers lie beside the source.
         let beside = source.parent().unwrap_or(&sources);
         let header = if beside == sources { "known.h" } else { "corpus.h" };
