@@ -127,6 +127,22 @@ fn a_second_look_reads_no_event() {
 }
 
 #[test]
+fn whatever_is_looked_at_first_leaves_the_outcome() {
+    let (recorded, plain) = recorded();
+    let trace = &recorded.trace;
+    let mut added = Vec::new();
+    for first in [&["peak"][..], &["leaks"], &["leaks", "--by", "thread"], &["check", "--max-leak", "1GiB"]] {
+        fs::write(trace, &plain).expect("write");
+        let before = view(first, trace);
+        let bytes = fs::read(trace).expect("the trace");
+        assert!(bytes.len() > plain.len(), "{first:?} has added nothing");
+        assert_eq!(view(first, trace), before, "{first:?}");
+        added.push(bytes);
+    }
+    assert!(added.windows(2).all(|pair| pair[0] == pair[1]), "they have not all added the same");
+}
+
+#[test]
 fn a_trace_that_cannot_be_written_says_the_same_each_time() {
     let (recorded, plain) = recorded();
     let trace = &recorded.trace;

@@ -250,7 +250,7 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     }
     let slicing = args.rank.period.map_or(Slicing::Events, Slicing::Period);
     let evidence = Evidence::collect(&mut session, Until::End, slicing)?;
-    let mut stats = Stats::collect(&session, &evidence.replay.outcome());
+    let (_, mut stats) = trace::outcome(&mut session)?;
     let options = rank::Options {
         method: args.rank.method.unwrap_or_default(),
         trend: args.rank.trend,

@@ -46,6 +46,28 @@ impl Watch for Nobody {
     const EVENTS: bool = false;
 }
 
+/// Two that look on.
+pub struct Both<'a, A, B>(pub &'a mut A, pub &'a mut B);
+
+impl<A: Watch, B: Watch> Watch for Both<'_, A, B> {
+    const EVENTS: bool = A::EVENTS || B::EVENTS;
+
+    fn batch(&mut self, heap: &mut Replay, batch: &Batch) {
+        self.0.batch(heap, batch);
+        self.1.batch(heap, batch);
+    }
+
+    #[inline(always)]
+    fn event(&mut self, heap: &Replay, event: &Brief, seqno: u64, act: Act) {
+        if A::EVENTS {
+            self.0.event(heap, event, seqno, act);
+        }
+        if B::EVENTS {
+            self.1.event(heap, event, seqno, act);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

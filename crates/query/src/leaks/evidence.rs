@@ -20,7 +20,7 @@ use highwater_trace::Brief;
 use highwater_trace::model::EndedHow;
 
 use super::lifetimes::Lifetimes;
-use crate::session::{QueryError, Session, Source};
+use crate::session::{QueryError, Session};
 
 /// Most slices of equal numbers of events.
 const MAX_SLICES: u64 = 128;
@@ -121,12 +121,13 @@ impl Evidence {
     /// It cannot be read.
     pub fn collect(session: &mut Session, until: Until, slicing: Slicing) -> Result<Evidence, QueryError> {
         let mut collector = Collector::new(slicing);
-        let mut replay = session.watch_until(until, &mut collector)?;
-        let source = session.source();
-        replay.finish();
-        if let (Source::Trace(trace), Until::End) = (&*source, until) {
-            replay.add_left_out(trace.left_out());
-        }
+        let replay = if until == Until::End {
+            session.watch(&mut collector)?
+        } else {
+            let mut replay = session.watch_until(until, &mut collector)?;
+            replay.finish();
+            replay
+        };
         let exits = session.facts().end.as_ref().is_some_and(|end| end.how == EndedHow::Exit);
         let tail = if exits && until == Until::End { collector.tail() } else { None };
         let mut evidence = collector.finish(replay);

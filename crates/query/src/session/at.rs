@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_replay::outcome::RULES;
-use highwater_replay::watch::{Nobody, Watch};
+use highwater_replay::watch::{Both, Nobody, Watch};
 use highwater_replay::{Additions, Feed, LiveBlock, Options, Outcome, Replay, Until};
 use highwater_trace::model::Step;
 use highwater_trace::{Steps, Trace, TraceError};
@@ -144,7 +144,7 @@ impl Session {
                 self.outcome = Some(Arc::clone(&found));
                 Ok(found)
             }
-            None => Ok(self.replay_whole()?.1),
+            None => Ok(self.replay_whole(&mut Nobody)?.1),
         }
     }
 
@@ -157,10 +157,18 @@ impl Session {
     /// # Errors
     /// The file cannot be read.
     pub fn replay(&mut self) -> Result<Replay, QueryError> {
-        Ok(self.replay_whole()?.0)
+        Ok(self.replay_whole(&mut Nobody)?.0)
     }
 
-    fn replay_whole(&mut self) -> Result<(Replay, Arc<Outcome>), QueryError> {
+    /// The same while somebody looks on.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn watch<W: Watch>(&mut self, watch: &mut W) -> Result<Replay, QueryError> {
+        Ok(self.replay_whole(watch)?.0)
+    }
+
+    fn replay_whole<W: Watch>(&mut self, watch: &mut W) -> Result<(Replay, Arc<Outcome>), QueryError> {
         let source = self.source();
         let additions = match &*source {
             Source::Trace(trace) if !self.leave_alone => Additions::new(trace),
@@ -169,11 +177,12 @@ impl Session {
         let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
         let additions = match additions {
             Some(mut additions) => {
-                stream.go_on_watched(&mut heap, Until::End, self.facts.events, &mut additions)?;
+                let mut both = Both(&mut additions, watch);
+                stream.go_on_watched(&mut heap, Until::End, self.facts.events, &mut both)?;
                 Some(additions)
             }
             None => {
-                stream.go_on(&mut heap, Until::End, self.facts.events)?;
+                stream.go_on_watched(&mut heap, Until::End, self.facts.events, watch)?;
                 None
             }
         };
@@ -206,7 +215,8 @@ impl Session {
         Ok(heap)
     }
 
-    /// The same while somebody looks on.
+    /// Replays the trace up to an instant while somebody looks on. The result is not
+    /// [finished](Replay::finish).
     ///
     /// # Errors
     /// The file cannot be read.
