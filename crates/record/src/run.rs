@@ -737,7 +737,8 @@ mod tests {
         let after = |sleep, taken, fullest| sleeps(sleep, taken, fullest, false);
         assert_eq!(after(SHORT, 0, 0), SLEEPS.1);
         assert_eq!(after(SLEEPS.1, 100, 0), BUSY, "events come again");
-        assert_eq!(sleeps(BUSY, 100, 0, true), SLEEPS.1, "a trickle of events that know their times");
+        assert_eq!(sleeps(BUSY, 100, 0, true), SLOW, "a trickle of events that know their times");
+        assert_eq!(sleeps(SHORT, 0, 0, true), SLOW, "nothing, and no time depends on it");
         assert_eq!(sleeps(SLEEPS.1, 1 << 17, 32, true), BUSY, "a flood");
         assert_eq!(after(SHORT, 1 << 19, 128), SLEEPS.0);
         assert_eq!(after(SHORT, 1 << 17, 32), SHORT, "well as it is");
