@@ -1,5 +1,6 @@
 //! Opening a trace: recovery, definitions, the way to an instant.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::clock::Clock;
@@ -12,7 +13,7 @@ use crate::group::{BlockInfo, read_table};
 use crate::index::{GroupRef, Index, KeyframeRef};
 use crate::keyframe::{Keyframe, ThreadState, read_live};
 use crate::left_out::LeftOut;
-use crate::model::{End, Mark, Meta, ModuleDef, NameDef, Note, Renumbered, RssSample, ThreadDef};
+use crate::model::{End, Mark, Meta, ModuleDef, NameDef, Note, Renumbered, RssSample, ThreadDef, ThreadNo};
 use crate::nodes::Nodes;
 use crate::reach::{self, LEAK_CHECK, Reach, ScanRef, Scanned};
 use crate::scan::{Buffers, GroupBlocks, Source, info};
@@ -32,6 +33,8 @@ pub struct Trace {
     end: Option<End>,
     modules: Vec<ModuleDef>,
     threads: Vec<ThreadDef>,
+    /// Where each thread stands among them: there may be a hundred thousand.
+    thread_places: HashMap<ThreadNo, usize>,
     nodes: Nodes,
     rss: Vec<RssSample>,
     marks: Vec<Mark>,
@@ -80,6 +83,7 @@ impl Trace {
             end: None,
             modules: Vec::new(),
             threads: Vec::new(),
+            thread_places: HashMap::new(),
             nodes: Nodes::default(),
             rss: Vec::new(),
             marks: Vec::new(),
@@ -166,10 +170,7 @@ impl Trace {
 
     /// The thread with this number.
     pub fn thread(&self, thread: u32) -> Option<&ThreadDef> {
-        match self.threads.get(thread as usize) {
-            Some(def) if def.thread == thread => Some(def),
-            _ => self.threads.iter().find(|def| def.thread == thread),
-        }
+        self.threads.get(*self.thread_places.get(&thread)?)
     }
 
     /// The stack nodes.
@@ -549,10 +550,13 @@ impl Trace {
         let sound = defs::read(&raw, |definition| match definition {
             Definition::Clock(point) => self.clock.add(point),
             Definition::Module(module) => {
-                replace(&mut self.modules, module, |a, b| a.index == b.index, |m| usize::from(m.index));
+                let known = self.modules.iter().position(|old| old.index == module.index);
+                replace(&mut self.modules, known.unwrap_or(usize::MAX), module);
             }
             Definition::Thread(thread) => {
-                replace(&mut self.threads, thread, |a, b| a.thread == b.thread, |t| t.thread as usize);
+                let behind = self.threads.len();
+                let at = *self.thread_places.entry(thread.thread).or_insert(behind);
+                replace(&mut self.threads, at, thread);
             }
             Definition::Node(node) => self.nodes.define(node),
             Definition::Rss(sample) => self.rss.push(sample),
@@ -751,13 +755,9 @@ impl Trace {
     }
 }
 
-/// Puts a definition in place of the one with the same number, or at the end.
-fn replace<T>(all: &mut Vec<T>, new: T, same: impl Fn(&T, &T) -> bool, place: impl Fn(&T) -> usize) {
-    let at = match all.get(place(&new)) {
-        Some(old) if same(old, &new) => Some(place(&new)),
-        _ => all.iter().position(|old| same(old, &new)),
-    };
-    match at.and_then(|at| all.get_mut(at)) {
+/// Puts a definition in the place of an older one, or at the end if there is none.
+fn replace<T>(all: &mut Vec<T>, at: usize, new: T) {
+    match all.get_mut(at) {
         Some(old) => *old = new,
         None => all.push(new),
     }

@@ -4,7 +4,7 @@ mod common;
 use common::*;
 
 use highwater_trace::model::*;
-use highwater_trace::{Compression, Trace, WriterOptions};
+use highwater_trace::{Compression, Trace, Writer, WriterOptions};
 use proptest::prelude::*;
 use std::os::unix::fs::PermissionsExt;
 
@@ -85,4 +85,27 @@ fn a_group_begins_a_new_epoch() {
         }
         assert_eq!(runs.iter().map(|run| run.1).collect::<Vec<_>>(), want, "flushed every {flush}");
     }
+}
+
+#[test]
+fn many_threads_in_any_order_are_known_by_their_last_definition() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("t.hwt");
+    let mut writer = Writer::create(&path, &meta(), WriterOptions::default()).expect("create");
+    // As they come from the rings: not by number, and again where one gets another name.
+    let numbers: Vec<u32> = (0..20_000).map(|n| n * 7919 % 20_000 + 3).collect();
+    let def = |thread: u32, name: &str| ThreadDef { thread, tid: thread + 1, name: name.into(), start: 0 };
+    for &thread in &numbers {
+        writer.thread(&def(thread, "first")).expect("write");
+    }
+    for &thread in numbers.iter().step_by(3) {
+        writer.thread(&def(thread, "second")).expect("write");
+    }
+    writer.finish(&End::default()).expect("finish");
+    let trace = Trace::open(&path).expect("open");
+    let wanted: Vec<ThreadDef> =
+        numbers.iter().enumerate().map(|(at, &n)| def(n, ["second", "first", "first"][at % 3])).collect();
+    assert_eq!(trace.threads(), wanted);
+    assert!(wanted.iter().all(|one| trace.thread(one.thread) == Some(one)));
+    assert_eq!(trace.thread(2), None);
 }
