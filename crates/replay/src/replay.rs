@@ -568,10 +568,12 @@ impl Replay {
 
     #[inline(always)]
     fn free(&mut self, event: &Brief, key: &Key, seqno: u64, thread: u32, at: u32) {
-        self.totals.frees += 1;
-        self.totals.by_api[event.api as usize & 63] += 1;
+        // Of a sample, what a failed realloc takes back may be more than there was yet.
+        self.totals.frees = self.totals.frees.wrapping_add(1);
+        let count = &mut self.totals.by_api[event.api as usize & 63];
+        *count = count.wrapping_add(1);
         if let Some(totals) = self.threads.get_mut(thread as usize) {
-            totals.frees += 1;
+            totals.frees = totals.frees.wrapping_add(1);
             totals.last_ns = self.now;
         }
         let ns = self.now;

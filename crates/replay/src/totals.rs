@@ -121,9 +121,11 @@ impl Totals {
                 let count = match kind {
                     // One call with two halves is one event in each place; a call
                     // with one half (of NULL, or to size 0) is in one of them.
-                    ApiKind::Realloc => (of(kind) + of(ApiKind::ReallocFree)).saturating_sub(self.pairs[0]),
+                    ApiKind::Realloc => {
+                        of(kind).wrapping_add(of(ApiKind::ReallocFree)).saturating_sub(self.pairs[0])
+                    }
                     ApiKind::Reallocarray => {
-                        (of(kind) + of(ApiKind::ReallocarrayFree)).saturating_sub(self.pairs[1])
+                        of(kind).wrapping_add(of(ApiKind::ReallocarrayFree)).saturating_sub(self.pairs[1])
                     }
                     ApiKind::ReallocFree | ApiKind::ReallocarrayFree => 0,
                     _ => of(kind),
