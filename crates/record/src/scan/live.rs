@@ -27,9 +27,7 @@ impl Live {
     /// The file cannot be read.
     pub fn open(path: &Path, beat: &mut dyn FnMut()) -> Result<Live, TraceError> {
         let trace = Trace::open(path)?;
-        // Freed blocks do not matter here.
-        let replay = Replay::new(Options { remember_freed: 1 << 10, ..Options::default() });
-        let mut live = Live { trace, replay, pages: Pages::default(), groups: 0 };
+        let mut live = Live { trace, replay: empty(), pages: Pages::default(), groups: 0 };
         live.go_on(beat)?;
         Ok(live)
     }
@@ -71,10 +69,24 @@ impl Live {
         self.trace.event_count()
     }
 
-    /// The blocks alive now, and the allocator's pages. Going on is possible afterwards.
-    pub fn blocks(&mut self) -> (Blocks, &Pages) {
+    /// The blocks alive now. Going on is possible afterwards.
+    pub fn blocks(&mut self) -> Blocks {
         self.replay.finish();
-        let blocks: Vec<Block> = self.replay.live().map(|block| Block::from(&block)).collect();
-        (Blocks::new(blocks), &self.pages)
+        Blocks::new(self.replay.live().map(|block| Block::from(&block)).collect())
     }
+
+    /// The allocator's pages.
+    pub fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// Gives the memory of the live set back; all that is left are the pages.
+    pub fn end(&mut self) {
+        self.replay = empty();
+    }
+}
+
+/// A replay before the first event. Freed blocks do not matter here.
+fn empty() -> Replay {
+    Replay::new(Options { remember_freed: 1 << 10, ..Options::default() })
 }

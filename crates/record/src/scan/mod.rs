@@ -120,9 +120,13 @@ pub fn run(
     live.catch_up(&mut || recording.beat()).map_err(unreadable)?;
     let seqno = live.events();
     let ns = recording.now();
-    let (blocks, pages) = live.blocks();
+    let blocks = live.blocks();
+    if parked.is_some() {
+        // It exits: no scan comes after this one.
+        live.end();
+    }
     let threads: &[Thread] = stopped.as_ref().map_or(&[], |stopped| &stopped.threads);
-    let read = read(pid, own, parked, threads, &blocks, pages);
+    let read = read(pid, own, parked, threads, &blocks, live.pages());
     let count = threads.len() as u64;
     let tids: Vec<u32> = threads.iter().map(|thread| thread.tid).collect();
     drop(stopped);
@@ -130,7 +134,7 @@ pub fn run(
     let stopped_ns = from.elapsed().as_nanos() as u64;
     stop::bury(pid, &tids);
     let read = read?;
-    *known = Some(live);
+    *known = parked.is_none().then_some(live);
     let retained = retained::retained(&blocks, &read.graph, &read.roots, &read.classes);
     let mut reach = record::record(&blocks, &read.graph, &read.roots, &read.classes, &retained);
     notes.append(&mut reach.notes);
