@@ -263,6 +263,26 @@ fn a_read_only_root_and_a_pid_namespace_as_in_a_container() {
 }
 
 #[test]
+fn a_wild_pointer_with_all_bits_broke_the_records_behind_it() {
+    let program = Program::new("wild.c").build();
+    let plain = Child::new(&program).run();
+    let recorded = record(&program, [""; 0]);
+    assert_eq!(recorded.ended.status, plain.status, "{}", recorded.ended.stderr());
+    assert_eq!(recorded.ended.stdout(), plain.stdout());
+    let stats = recorded.stats();
+    assert_eq!(number(&stats["errors"], "invalid_free"), 4, "{stats:#}");
+    // 10 bytes and four times 100, and what stdio has made for its output.
+    let freed = (number(&stats, "frees"), number(&stats, "bytes_freed"));
+    assert_eq!(freed, (4 + 5, 410), "{stats:#}");
+    assert_eq!(number(&stats["stacks"], "truncated"), 0, "{stats:#}");
+    let errors = Highwater::json(&["errors"], &recorded.trace);
+    let seen: Vec<&str> =
+        errors["errors"].as_array().unwrap().iter().map(|error| error["address"].as_str().unwrap()).collect();
+    let wanted = ["0xdeadbeefdeadbeef", "0xdeadbeefdeadbee8", "0x6b6b6b6b6b6b6b6b", "0xfffffffffffffff8"];
+    assert_eq!(seen, wanted, "{errors:#}");
+}
+
+#[test]
 fn mismatched_and_double_frees_are_reported_and_change_nothing() {
     let recorded =
         record(Program::new("mismatched.cpp").flags(&["-Wno-mismatched-new-delete"]).build(), [""; 0]);

@@ -8,8 +8,9 @@
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, compiler_fence};
 
 use highwater_event::api::ApiKind;
-use highwater_event::codec::{Encoder, MAX_RECORD, SpecialKind, State};
+use highwater_event::codec::{SpecialKind, State};
 use highwater_event::layout::*;
+use highwater_event::ring::{Encoder, MAX_RECORD, UNIT};
 use highwater_event::sample::{Sampler, mix};
 
 use crate::hooks::light;
@@ -50,12 +51,12 @@ pub struct Thread {
     /// pointer of the hook that is at work.
     pub busy: u64,
     /// Where the next record goes.
-    pub cursor: *mut u8,
+    pub cursor: *mut u64,
     /// A record may start here at the latest.
-    pub limit: *mut u8,
+    pub limit: *mut u64,
     /// `cursor + bias` is the number of bytes ever written: the slot's head.
     pub bias: u64,
-    /// The codec's differences.
+    /// What the next record's time counts from.
     pub encoder: Encoder,
     /// Our slot.
     pub slot: *const Slot,
@@ -218,11 +219,11 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
     let at = head & (size - 1);
     // SAFETY: the state of the slot that we have just claimed; its last owner is gone.
     unsafe {
-        (*thread).cursor = ring.add(at as usize);
+        (*thread).cursor = ring.add(at as usize).cast();
         // No room is known yet: the first write asks.
         (*thread).limit = core::ptr::null_mut();
         (*thread).bias = head.wrapping_sub((*thread).cursor as u64);
-        (*thread).encoder = Encoder { state: State { stamp: now, ..State::default() } };
+        (*thread).encoder = Encoder { stamp: now };
         (*thread).slot = slot;
         (*thread).deleting = 0;
         (*thread).nested_count.store(0, Relaxed);
@@ -249,7 +250,7 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         (*thread).cache().clear();
         (*thread).memo().clear();
         let start_state = (&raw const slot.start_state).cast_mut();
-        start_state.write((*thread).encoder.state);
+        start_state.write(State { stamp: now, ..State::default() });
         let name = sys::thread_name();
         slot.name[0].store(name[0], Relaxed);
         slot.name[1].store(name[1], Relaxed);
@@ -272,6 +273,8 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
 /// Events that may share one reading of the clock, while one thread is all
 /// there is.
 const STAMP_CREDIT: u32 = 16;
+// A ring has room for whole units only, wherever a record ends.
+const _: () = assert!(BIG_RING.is_multiple_of(UNIT as u64) && SMALL_RING.is_multiple_of(UNIT as u64));
 /// 1 once a second thread has recorded: the order of its events and others' is
 /// then told by their stamps alone.
 static SEVERAL: Line<AtomicU32> = Line(AtomicU32::new(0));
@@ -367,7 +370,7 @@ impl Thread {
         let mut waited_from = 0;
         loop {
             // SAFETY: within the ring.
-            let last = unsafe { self.ring.add(self.ring_size as usize - MAX_RECORD) };
+            let last: *mut u64 = unsafe { self.ring.add(self.ring_size as usize - MAX_RECORD) }.cast();
             if self.cursor > last {
                 self.wrap();
             }
@@ -376,7 +379,7 @@ impl Thread {
             if free >= 2 * MAX_RECORD as u64 {
                 let run = (free as usize - MAX_RECORD).min(last as usize - self.cursor as usize);
                 // SAFETY: at most `last`.
-                self.limit = unsafe { self.cursor.add(run) };
+                self.limit = unsafe { self.cursor.byte_add(run) };
                 self.after_waiting(waited_from);
                 return true;
             }
@@ -411,11 +414,11 @@ impl Thread {
     /// Goes back to the ring's first byte; the rest is a pad.
     fn wrap(&mut self) {
         let start = self.ring as u64;
-        // SAFETY: the cursor stands at least two bytes before the end: the longest
-        // record is 30 bytes shorter than MAX_RECORD.
+        // SAFETY: the cursor stands at least a unit before the end: the longest
+        // record is that much shorter than MAX_RECORD, and all are whole units.
         unsafe { self.encoder.special(self.cursor, SpecialKind::Pad, &[]) };
         self.bias = self.bias.wrapping_add(self.ring_size);
-        self.cursor = start as *mut u8;
+        self.cursor = start as *mut u64;
         self.publish();
     }
 
@@ -455,10 +458,10 @@ impl Thread {
         start::count(Counter::StaleBusy, 1);
         // SAFETY: the slot is ours.
         let head = unsafe { (*self.slot).head.load(Relaxed) };
-        self.cursor = head.wrapping_sub(self.bias) as *mut u8;
-        if self.cursor < self.ring || self.cursor as u64 >= self.ring as u64 + self.ring_size {
+        self.cursor = head.wrapping_sub(self.bias) as *mut u64;
+        if self.cursor < self.ring.cast() || self.cursor as u64 >= self.ring as u64 + self.ring_size {
             // Between the two stores of a wrap.
-            self.cursor = self.ring;
+            self.cursor = self.ring.cast();
             self.bias = head.wrapping_sub(self.ring as u64);
         }
         self.limit = core::ptr::null_mut();

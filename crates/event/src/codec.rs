@@ -1,4 +1,4 @@
-//! A heap operation as bytes: what a thread's ring holds and the trace keeps.
+//! A heap operation as bytes: what the trace keeps.
 //!
 //! Every record starts with a tag in the two lowest bits of its first byte.
 //! All numbers are little-endian; `len` fields count bytes, 0 to 7.
@@ -23,6 +23,8 @@
 //! * `api` is 0 malloc, 1 new, 2 calloc, 3 see `ext`: the kind in bits 0-4,
 //!   bit 5 this is the second half of the thread's latest `ReallocFree`, bit 6 `usable` follows.
 //!
+//! An address of more than 52 bits (a wild pointer) has a special record of its own.
+//!
 //! The differences run over a whole thread; a block that is cut out of the
 //! stream carries the [`State`] at its start.
 //!
@@ -42,6 +44,22 @@ pub(crate) const TAG_SPECIAL: u8 = 0;
 pub(crate) const TAG_ALLOC: u8 = 1;
 pub(crate) const TAG_FREE: u8 = 2;
 pub(crate) const TAG_FREE_FULL: u8 = 3;
+
+/// Bits of an address that the differences can tell.
+pub(crate) const PTR_BITS: u32 = 52;
+
+/// Entry points of the short codes of an alloc's header; the last stands for `ext`.
+pub(crate) const SHORT: [ApiKind; 4] = [ApiKind::Malloc, ApiKind::New, ApiKind::Calloc, ApiKind::Malloc];
+
+/// The short code of an alloc's entry point.
+pub(crate) const fn short_of(api: ApiKind) -> u32 {
+    match api {
+        ApiKind::Malloc => 0,
+        ApiKind::New => 1,
+        ApiKind::Calloc => 2,
+        _ => 3,
+    }
+}
 
 pub(crate) const EXT_API: u8 = 0x1f;
 pub(crate) const EXT_PAIR: u8 = 0x20;
@@ -102,6 +120,11 @@ specials! {
     /// `[stamp, ptr, alloc_node, free_node]` The state is now exactly this (after
     /// a signal handler left the recorder with longjmp).
     Resync = 8, "resync";
+    /// `[stamp, ptr, node, kind, size, usable]` An alloc or a free whose address has
+    /// bits that no difference can tell (a wild pointer). Decoders give it as what it
+    /// is. `kind`: the entry point in bits 0-7, bit 8 the second half of a realloc,
+    /// bit 9 `usable` counts.
+    Wide = 9, "wide";
 }
 
 /// One decoded record.
@@ -180,6 +203,8 @@ pub enum DecodeError {
     UnknownSpecial(u8),
     /// An API number that this version does not know.
     UnknownApi(u8),
+    /// More bits than an address has where such a one may not be.
+    NoAddress(u64),
 }
 
 impl core::fmt::Display for DecodeError {
@@ -188,13 +213,14 @@ impl core::fmt::Display for DecodeError {
             DecodeError::Cut => f.write_str("the bytes end inside a record"),
             DecodeError::UnknownSpecial(kind) => write!(f, "unknown special record {kind}"),
             DecodeError::UnknownApi(api) => write!(f, "unknown API number {api}"),
+            DecodeError::NoAddress(ptr) => write!(f, "{ptr:#x} is no address"),
         }
     }
 }
 
 impl core::error::Error for DecodeError {}
 
-const fn zigzag(value: i64) -> u64 {
+pub(crate) const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
@@ -204,7 +230,7 @@ pub(crate) const fn unzigzag(value: u64) -> i64 {
 
 /// The difference of two addresses, as at most seven bytes.
 #[inline(always)]
-const fn pointer_delta(from: u64, to: u64) -> u64 {
+pub(crate) const fn pointer_delta(from: u64, to: u64) -> u64 {
     let low = to & 7;
     // The shared high part moves by a signed number of eights; the low bits of
     // the new address are kept as they are.
@@ -226,7 +252,7 @@ pub(crate) const fn apply_pointer_delta(from: u64, delta: u64) -> u64 {
 
 /// How many bytes a number of at most seven takes; none for 0.
 #[inline(always)]
-const fn byte_len(value: u64) -> u32 {
+pub(crate) const fn byte_len(value: u64) -> u32 {
     // Never the logarithm of 0: the processor's instruction has no answer to that,
     // and four questions an event would each be asked twice.
     ((value << 1 | 1).ilog2() + 7) >> 3
@@ -235,7 +261,7 @@ const fn byte_len(value: u64) -> u32 {
 /// Writes records behind a raw cursor.
 ///
 /// The encoder never checks for room: its owner guarantees [`MAX_RECORD`] bytes
-/// before each call (the ring's slow path, or a vector's reserve).
+/// before each call.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Encoder {
@@ -295,6 +321,11 @@ impl Encoder {
         usable: Option<u64>,
         pair: bool,
     ) -> *mut u8 {
+        if ptr >> PTR_BITS != 0 {
+            let kind = api as u64 | u64::from(pair) << 8 | u64::from(usable.is_some()) << 9;
+            // SAFETY: the caller's promise.
+            return unsafe { self.wide(at, stamp, ptr, node, kind, size, usable.unwrap_or(0)) };
+        }
         let delta = pointer_delta(self.state.ptr, ptr);
         let node_delta = zigzag(i64::from(node) - i64::from(self.state.alloc_node));
         let time = stamp.wrapping_sub(self.state.stamp);
@@ -306,13 +337,7 @@ impl Encoder {
         self.state.alloc_node = node;
         let size = size & ((1 << 56) - 1);
         let (lp, ls, ln, lt) = (byte_len(delta), byte_len(size), byte_len(node_delta), byte_len(time));
-        let short = match api {
-            ApiKind::Malloc => 0,
-            ApiKind::New => 1,
-            ApiKind::Calloc => 2,
-            _ => 3,
-        };
-        let short = if usable.is_some() || pair { 3 } else { short };
+        let short = if usable.is_some() || pair { 3 } else { short_of(api) };
         let header = u32::from(TAG_ALLOC) | lp << 2 | ls << 5 | ln << 8 | lt << 11 | short << 14;
         // SAFETY: at most 2 + 1 + 4*7 + 8 bytes and seven of slack, within MAX_RECORD.
         unsafe {
@@ -339,6 +364,10 @@ impl Encoder {
     /// [`MAX_RECORD`] bytes at `at` can be written.
     #[inline(always)]
     pub unsafe fn free(&mut self, at: *mut u8, stamp: u64, ptr: u64, node: NodeId, api: ApiKind) -> *mut u8 {
+        if ptr >> PTR_BITS != 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.wide(at, stamp, ptr, node, api as u64, 0, 0) };
+        }
         let delta = pointer_delta(self.state.ptr, ptr);
         let time = stamp.wrapping_sub(self.state.stamp);
         let time = if time >> 56 == 0 { time } else { 0 };
@@ -362,6 +391,27 @@ impl Encoder {
             let at = put(at, node_delta, ln);
             put(at, time, lt)
         }
+    }
+
+    #[cold]
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn wide(
+        &mut self,
+        at: *mut u8,
+        stamp: u64,
+        ptr: u64,
+        node: NodeId,
+        kind: u64,
+        size: u64,
+        usable: u64,
+    ) -> *mut u8 {
+        let time = stamp.wrapping_sub(self.state.stamp);
+        if time >> 56 == 0 {
+            self.state.stamp = stamp;
+        }
+        let words = [self.state.stamp, ptr, u64::from(node), kind, size, usable];
+        // SAFETY: the caller's promise.
+        unsafe { self.special(at, SpecialKind::Wide, &words) }
     }
 
     /// Writes a special record: `words[0]` must be the stamp.
@@ -534,10 +584,28 @@ impl<'a> Decoder<'a> {
                         free_node: words[3] as u32,
                     };
                 }
+                if kind == SpecialKind::Wide {
+                    return wide(&words, &mut self.state);
+                }
                 Ok(Record::Special { kind, len, words })
             }
         }
     }
+}
+
+/// The event that a [`SpecialKind::Wide`] record tells.
+#[cold]
+pub(crate) fn wide(words: &[u64; MAX_WORDS], state: &mut State) -> Result<Record, DecodeError> {
+    let &[stamp, ptr, node, kind, size, usable, ..] = words;
+    let (node, number) = (node as NodeId, kind as u8);
+    let api = ApiKind::from_u8(number).ok_or(DecodeError::UnknownApi(number))?;
+    state.stamp = stamp;
+    Ok(if api.is_free() {
+        Record::Free { stamp, ptr, node, api }
+    } else {
+        let usable = (kind >> 9 & 1 != 0).then_some(usable);
+        Record::Alloc { stamp, ptr, size, usable, node, api, pair: kind >> 8 & 1 != 0 }
+    })
 }
 
 #[cfg(test)]
@@ -552,6 +620,22 @@ mod tests {
                 assert_eq!(byte_len(value), wanted, "{value:#x}");
             }
         }
+    }
+
+    #[test]
+    fn a_wild_pointer_is_told_as_it_is() {
+        let near = Record::Free { stamp: 5, ptr: 0x5555_5555_0010, node: 7, api: ApiKind::Free };
+        let free = |ptr| Record::Free { stamp: 9, ptr, node: 77, api: ApiKind::Delete };
+        let alloc = Record::Alloc {
+            stamp: 10,
+            ptr: !0,
+            size: 3,
+            usable: Some(8),
+            node: 78,
+            api: ApiKind::Realloc,
+            pair: true,
+        };
+        round_trip(&[near, free(0xdead_beef_dead_beef), alloc, near.at(11), free(1 << 52).at(12)]);
     }
 
     fn round_trip(records: &[Record]) {
@@ -605,7 +689,8 @@ mod tests {
             }
         }
         for &kind in SpecialKind::ALL {
-            if kind == SpecialKind::Pad {
+            // A wide one is read as the event that it is.
+            if matches!(kind, SpecialKind::Pad | SpecialKind::Wide) {
                 continue;
             }
             let mut words = [0; MAX_WORDS];

@@ -18,8 +18,8 @@
 
 use crate::api::ApiKind;
 use crate::codec::{
-    DecodeError, Decoder, EXT_API, EXT_PAIR, EXT_USABLE, MAX_WORDS, Record, SpecialKind, State, TAG_ALLOC,
-    TAG_FREE, TAG_FREE_FULL, TAG_SPECIAL, apply_pointer_delta, unzigzag,
+    DecodeError, Decoder, EXT_API, EXT_PAIR, EXT_USABLE, MAX_WORDS, Record, SHORT, SpecialKind, State,
+    TAG_ALLOC, TAG_FREE, TAG_FREE_FULL, TAG_SPECIAL, apply_pointer_delta, unzigzag, wide,
 };
 use crate::node::NodeId;
 
@@ -240,7 +240,7 @@ unsafe fn split_plain(bytes: &[u8], taken: &mut Taken, bound: u64, out: &mut [*m
 ///
 /// # Safety
 /// As [`split`].
-unsafe fn split_one(record: &[u8], out: &mut [*mut u8; COLUMNS]) {
+pub(crate) unsafe fn split_one(record: &[u8], out: &mut [*mut u8; COLUMNS]) {
     let mut rest = record;
     let mut give = |column: usize, len: u32| {
         let (piece, behind) = rest.split_at_checked(len as usize).unwrap_or((rest, &[]));
@@ -335,9 +335,6 @@ pub struct ColumnReader {
     /// What the next record's differences refer to.
     pub state: State,
 }
-
-/// Entry points of the short codes of an alloc's header.
-const SHORT: [ApiKind; 4] = [ApiKind::Malloc, ApiKind::New, ApiKind::Calloc, ApiKind::Malloc];
 
 impl ColumnReader {
     /// Reads column c from `at[c]` to `end[c]`.
@@ -452,6 +449,9 @@ impl ColumnReader {
                     let [stamp, ptr, alloc_node, free_node, ..] = words;
                     let (alloc_node, free_node) = (alloc_node as u32, free_node as u32);
                     self.state = State { stamp, ptr, alloc_node, free_node };
+                }
+                if kind == SpecialKind::Wide {
+                    return wide(&words, &mut self.state);
                 }
                 Ok(Record::Special { kind, len, words })
             }

@@ -28,9 +28,9 @@ pub const ENV_SHARED: &str = "HIGHWATER_SHARED";
 pub const ENV_RECORDER: &str = "HIGHWATER_RECORDER";
 
 /// Bytes in one of the first rings. A power of two.
-pub const BIG_RING: u64 = 1 << 20;
+pub const BIG_RING: u64 = 2 << 20;
 /// Bytes in the other rings. A power of two.
-pub const SMALL_RING: u64 = 128 << 10;
+pub const SMALL_RING: u64 = 256 << 10;
 
 /// Option bit: record the usable size of each block.
 pub const OPT_USABLE: u32 = 1;
@@ -48,6 +48,8 @@ pub const OPT_MIN_SIZE: u32 = 32;
 pub const OPT_COUNT: u32 = 64;
 /// The options under which operations are counted and not all recorded.
 pub const OPT_SELECT: u32 = OPT_SAMPLE | OPT_MIN_SIZE | OPT_COUNT;
+/// The options under which a hook does more than to record.
+pub const OPT_MORE: u32 = OPT_SELECT | OPT_USABLE | OPT_VALIDATE;
 
 /// Counters in the filter of the set of addresses, a byte each.
 pub const SET_FILTER: usize = 1 << 16;

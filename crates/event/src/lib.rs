@@ -9,12 +9,14 @@
 //! * What an agent writes is read by another process that may not trust it:
 //!   every decoder here works on a slice, checks every length and returns a
 //!   value, never a panic.
-//! * The bytes that a thread puts in its ring are the bytes that the trace
-//!   keeps: the recorder sorts them into columns, it does not translate them.
+//! * What can be done in the recorder is not done in the target: a thread puts
+//!   plain words into its ring, and the recorder makes the small numbers of the
+//!   trace of them.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`api`] | [`api::ApiKind`], the entry points of the heap |
+//! | [`ring`] | a heap operation as words, as a thread's ring holds it |
 //! | [`codec`] | a heap operation as bytes: [`codec::Encoder`], [`codec::Decoder`] |
 //! | [`columns`] | the same records with a column for each field, as the trace keeps them |
 //! | [`node`] | call stacks as an interned tree: [`node::Node`] |
@@ -29,4 +31,5 @@ pub mod columns;
 pub mod counted;
 pub mod layout;
 pub mod node;
+pub mod ring;
 pub mod sample;

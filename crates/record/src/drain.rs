@@ -9,9 +9,10 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::*;
 
-use highwater_event::codec::{Decoder, Record, SpecialKind, State};
+use highwater_event::codec::{Record, SpecialKind, State};
 use highwater_event::columns::{Stop, Taken};
 use highwater_event::layout::*;
+use highwater_event::ring::{Decoder, UNIT};
 use highwater_trace::TraceError;
 use highwater_trace::Writer;
 use highwater_trace::model::{ModuleDef, NodeDef, ThreadDef};
@@ -49,7 +50,7 @@ pub struct Drain {
     /// Ids that were given out but not complete when they were looked at.
     unready: Vec<u32>,
     modules: Vec<bool>,
-    bytes: Vec<u8>,
+    words: Vec<u64>,
     defs: Vec<NodeDef>,
     /// A replay that goes along, where slices are wanted.
     pub live: Option<Live>,
@@ -158,7 +159,7 @@ impl Drain {
         if length == 0 {
             return Ok(0);
         }
-        if length > memory.ring_size(index) || owner.damaged {
+        if length > memory.ring_size(index) || !head.is_multiple_of(UNIT as u64) || owner.damaged {
             owner.damaged = true;
             owner.tail = head;
             slot.tail.store(head, Release);
@@ -172,27 +173,27 @@ impl Drain {
         let mut at_end = false;
         while owner.tail != head && !at_end {
             // One run up to the ring's end or the head.
-            self.bytes.clear();
-            memory.ring_bytes(index, owner.tail, head - owner.tail, &mut self.bytes);
-            let run = self.bytes.len() as u64;
+            self.words.clear();
+            memory.ring_words(index, owner.tail, head - owner.tail, &mut self.words);
+            let run = 8 * self.words.len() as u64;
             let (taken, stop) = match writer.as_deref_mut() {
                 Some(_) if let Some(thin) = &mut self.thin => {
-                    thin.ring(owner.thread, owner.state, &self.bytes, bound)
+                    thin.ring(owner.thread, owner.state, &self.words, bound)
                 }
                 Some(writer) if result.is_ok() => {
-                    match writer.ring(owner.thread, owner.state, &self.bytes, bound) {
+                    match writer.ring(owner.thread, owner.state, &self.words, bound) {
                         Ok(taken) => taken,
                         Err(error) => {
                             result = Err(error);
-                            Self::count(&self.bytes, owner.state, bound)
+                            Self::count(&self.words, owner.state, bound)
                         }
                     }
                 }
-                _ => Self::count(&self.bytes, owner.state, bound),
+                _ => Self::count(&self.words, owner.state, bound),
             };
             if let Some(live) = &mut self.live {
-                let bytes = self.bytes.get(..taken.bytes).unwrap_or_default();
-                live.take(owner.thread, owner.state, bytes);
+                let words = self.words.get(..taken.bytes / 8).unwrap_or_default();
+                live.take(owner.thread, owner.state.stamp, words);
             }
             owner.state = taken.state;
             self.events += u64::from(taken.events);
@@ -217,9 +218,9 @@ impl Drain {
     }
 
     /// What a writer would take of `bytes`, where there is none.
-    fn count(bytes: &[u8], state: State, bound: u64) -> (Taken, Stop) {
+    fn count(words: &[u64], state: State, bound: u64) -> (Taken, Stop) {
         let mut taken = Taken { state, ..Taken::default() };
-        let mut decoder = Decoder::new(bytes, state);
+        let mut decoder = Decoder::new(words, state.stamp);
         loop {
             match decoder.next() {
                 Ok(None) => return (taken, Stop::End),
@@ -227,7 +228,7 @@ impl Drain {
                 Ok(Some(record)) if record.stamp() > bound => return (taken, Stop::Bound),
                 Ok(Some(record)) => {
                     taken.events += u32::from(record.is_event());
-                    (taken.bytes, taken.state) = (decoder.offset(), decoder.state);
+                    (taken.bytes, taken.state.stamp) = (8 * decoder.offset(), decoder.stamp);
                 }
                 Err(error) => return (taken, Stop::Damage(error)),
             }
@@ -417,7 +418,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use highwater_event::api::ApiKind;
-    use highwater_event::codec::{Encoder, MAX_RECORD};
+    use highwater_event::ring::{Encoder, MAX_RECORD};
     use highwater_trace::model::{End, Meta, Op, Step};
     use highwater_trace::{Trace, WriterOptions};
 
@@ -441,18 +442,18 @@ mod tests {
         slot.thread.store(thread, Relaxed);
         slot.generation.fetch_add(1, Release);
         slot.state.store(SLOT_OWNED, Release);
-        let mut encoder = Encoder { state: State { stamp, ..State::default() } };
+        let mut encoder = Encoder { stamp };
         let ptr = 0x1000 + 16 * u64::from(thread);
         let record =
             Record::Alloc { stamp, ptr, size: 8, usable: None, node: 16, api: ApiKind::Malloc, pair: false };
         let head = slot.head.load(Relaxed);
-        let mut room = [0; MAX_RECORD];
-        let bytes = encoder.record(&record, &mut room);
+        let mut room = [0; MAX_RECORD / 8];
+        let words = encoder.record(&record, &mut room);
         let place = memory.ring_place(0, head);
         // SAFETY: far from the ring's end (the test writes less than a ring), and the
         // recorder does not look before the head has moved.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
-        slot.head.store(head + bytes.len() as u64, Release);
+        unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), place, words.len()) };
+        slot.head.store(head + 8 * words.len() as u64, Release);
     }
 
     #[test]

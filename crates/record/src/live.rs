@@ -15,8 +15,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use highwater_event::api::ApiKind;
-use highwater_event::codec::{Decoder, Record, SpecialKind, State};
+use highwater_event::codec::{Record, SpecialKind};
 use highwater_event::node::NodeId;
+use highwater_event::ring::Decoder;
 use highwater_replay::{Options, Replay};
 use highwater_trace::model::{Event, ModuleDef, NodeDef, Op, Special, Step, ThreadNo};
 
@@ -100,8 +101,9 @@ pub struct Sliced {
 /// A run of records of one thread.
 struct Run {
     thread: ThreadNo,
-    start: State,
-    bytes: Vec<u8>,
+    /// Stamp of what the thread did before.
+    stamp: u64,
+    words: Vec<u64>,
 }
 
 /// What one epoch brought.
@@ -154,10 +156,10 @@ impl Live {
     }
 
     /// Records that were taken from a ring.
-    pub(crate) fn take(&mut self, thread: ThreadNo, start: State, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            self.batch.bytes += bytes.len() as u64;
-            self.batch.runs.push(Run { thread, start, bytes: bytes.to_vec() });
+    pub(crate) fn take(&mut self, thread: ThreadNo, stamp: u64, words: &[u64]) {
+        if !words.is_empty() {
+            self.batch.bytes += 8 * words.len() as u64;
+            self.batch.runs.push(Run { thread, stamp, words: words.to_vec() });
         }
     }
 
@@ -292,7 +294,7 @@ impl Worker {
         let mut floors: HashMap<ThreadNo, u64> = HashMap::new();
         for run in &batch.runs {
             let floor = floors.entry(run.thread).or_default();
-            let mut decoder = Decoder::new(&run.bytes, run.start);
+            let mut decoder = Decoder::new(&run.words, run.stamp);
             // What the drain has taken decodes.
             while let Ok(Some(record)) = decoder.next() {
                 *floor = (*floor).max(record.stamp());
@@ -359,7 +361,7 @@ impl Worker {
 mod tests {
     use std::sync::Mutex;
 
-    use highwater_event::codec::{Encoder, MAX_RECORD};
+    use highwater_event::ring::{Encoder, MAX_RECORD};
 
     use super::*;
 
@@ -387,11 +389,11 @@ mod tests {
         (Live::start(&slicing, whose).unwrap(), seen)
     }
 
-    fn bytes(encoder: &mut Encoder, records: &[Record]) -> (State, Vec<u8>) {
-        let start = encoder.state;
+    fn written(encoder: &mut Encoder, records: &[Record]) -> (u64, Vec<u64>) {
+        let start = encoder.stamp;
         let mut out = Vec::new();
         for record in records {
-            out.extend_from_slice(encoder.record(record, &mut [0; MAX_RECORD]));
+            out.extend_from_slice(encoder.record(record, &mut [0; MAX_RECORD / 8]));
         }
         (start, out)
     }
@@ -412,18 +414,18 @@ mod tests {
     fn slices_hold_what_is_alive_and_a_site_stays_when_it_holds_nothing_any_more() {
         let (mut live, seen) = live(Some(100), 99);
         let (mut one, mut two) = (Encoder::default(), Encoder::default());
-        let (start, run) = bytes(&mut one, &[alloc(10, 64, 8, 20), alloc(12, 128, 5, 21)]);
+        let (start, run) = written(&mut one, &[alloc(10, 64, 8, 20), alloc(12, 128, 5, 21)]);
         live.take(0, start, &run);
         live.end_epoch(50);
         // Another thread gives the first block back and makes one at its place,
         // which the first gives back: three runs of one epoch, out of order.
-        let (start, run) = bytes(&mut one, &[free(40, 64)]);
+        let (start, run) = written(&mut one, &[free(40, 64)]);
         live.take(0, start, &run);
-        let (start, run) = bytes(&mut two, &[free(20, 64), alloc(30, 64, 100, 21)]);
+        let (start, run) = written(&mut two, &[free(20, 64), alloc(30, 64, 100, 21)]);
         live.take(1, start, &run);
         live.end_epoch(120);
         live.end_epoch(150);
-        let (start, run) = bytes(&mut two, &[free(400, 128)]);
+        let (start, run) = written(&mut two, &[free(400, 128)]);
         live.take(1, start, &run);
         live.end_epoch(450);
         assert_eq!(live.finish(), Sliced { slices: 2, error: None });
@@ -440,7 +442,7 @@ mod tests {
         let first = |stamp| Record::Free { stamp, ptr: 64, node: 0, api: ApiKind::ReallocFree };
         let mut words = [0; highwater_event::codec::MAX_WORDS];
         (words[0], words[1]) = (21, 64);
-        let (start, run) = bytes(
+        let (start, run) = written(
             &mut encoder,
             &[
                 alloc(10, 64, 8, 20),
@@ -454,7 +456,7 @@ mod tests {
         let (ptr, node) = (192, 22);
         let moved =
             Record::Alloc { stamp: 31, ptr, size: 90, usable: None, node, api: ApiKind::Realloc, pair: true };
-        let (start, run) = bytes(&mut encoder, &[first(30), moved]);
+        let (start, run) = written(&mut encoder, &[first(30), moved]);
         live.take(0, start, &run);
         live.end_epoch(2);
         live.slice(2).recv().unwrap().unwrap();

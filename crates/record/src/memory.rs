@@ -254,19 +254,19 @@ impl Memory {
         unsafe { &*self.base.add(offset).cast::<Slot>() }
     }
 
-    /// Copies `length` bytes of a ring from stream position `from`: no more
-    /// than up to the ring's end.
-    pub fn ring_bytes(&self, index: u32, from: u64, length: u64, into: &mut Vec<u8>) {
+    /// Copies `length` bytes of a ring from stream position `from`, both whole words:
+    /// no more than up to the ring's end.
+    pub fn ring_words(&self, index: u32, from: u64, length: u64, into: &mut Vec<u64>) {
         let index = index.min(self.sizes.slots - 1);
         let (offset, size) = ring_range(self.places.rings, self.sizes.big_rings, index);
-        let at = from & (size - 1);
-        let run = length.min(size - at) as usize;
+        let at = from & (size - 1) & !7;
+        let run = (length.min(size - at) / 8) as usize;
         let old = into.len();
         into.reserve(run);
-        // SAFETY: inside the ring; the producer has published these bytes and
-        // does not touch them before `tail` passes.
+        // SAFETY: inside the ring, at an eighth byte; the producer has published these
+        // words and does not touch them before `tail` passes.
         unsafe {
-            let source = self.base.add((offset + at) as usize);
+            let source = self.base.add((offset + at) as usize).cast::<u64>();
             std::ptr::copy_nonoverlapping(source, into.as_mut_ptr().add(old), run);
             into.set_len(old + run);
         }
@@ -274,11 +274,11 @@ impl Memory {
 
     /// Where a test that plays the agent writes.
     #[cfg(test)]
-    pub fn ring_place(&self, index: u32, at: u64) -> *mut u8 {
+    pub fn ring_place(&self, index: u32, at: u64) -> *mut u64 {
         let (offset, size) =
             ring_range(self.places.rings, self.sizes.big_rings, index.min(self.sizes.slots - 1));
         // SAFETY: inside the ring.
-        unsafe { self.base.add((offset + (at & (size - 1))) as usize) }
+        unsafe { self.base.add((offset + (at & (size - 1))) as usize).cast() }
     }
 
     /// Bytes of slot `index`'s ring.
@@ -476,8 +476,8 @@ mod tests {
         assert!(memory.slots() <= memory.sizes.slots);
         let slot = memory.slot(u32::MAX);
         assert_eq!(slot.generation.load(Relaxed), 0);
-        let mut bytes = Vec::new();
-        memory.ring_bytes(u32::MAX, u64::MAX, u64::MAX, &mut bytes);
+        let mut words = Vec::new();
+        memory.ring_words(u32::MAX, u64::MAX, u64::MAX, &mut words);
         assert!(memory.node(u32::MAX).is_none());
         assert!(memory.module(u32::MAX).is_none());
         assert!(memory.introduction().0.len() <= memory.sizes.strings as usize);

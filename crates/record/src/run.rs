@@ -216,7 +216,7 @@ const SLEEPS: (Duration, Duration) = (Duration::from_micros(75), Duration::from_
 const SLOW: Duration = Duration::from_millis(40);
 /// The first sleep, and the one while another image is about to come.
 const SHORT: Duration = Duration::from_micros(300);
-/// The longest sleep while events come: a ring of a mebibyte takes longer to fill
+/// The longest sleep while events come: a ring of two mebibytes takes longer to fill
 /// than that, however fast its thread is.
 const BUSY: Duration = Duration::from_millis(2);
 

@@ -145,6 +145,7 @@ impl Model {
         } else if self.dead.contains_key(&event.addr) {
             self.bad.push(("double_free", event.seqno));
         } else if !event.addr.is_multiple_of(8)
+            || event.addr >= 1 << 56
             || self.live.iter().any(|(&at, made)| event.addr > at && event.addr - at < made.size)
         {
             self.bad.push(("invalid_free", event.seqno));

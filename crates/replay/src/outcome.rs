@@ -15,7 +15,7 @@ use crate::totals::{SiteTotals, ThreadTotals, Totals};
 /// counts anything differently, or an outcome is stored differently**: what a trace
 /// holds by another version is not used. (A test has the outcome of a stream that
 /// shows all rules, byte by byte.)
-pub const RULES: u32 = 1;
+pub const RULES: u32 = 2;
 
 /// What a finished replay of a whole trace, or of a window of one, says of everything
 /// but single blocks. The live set is a [`Replay`]'s alone.

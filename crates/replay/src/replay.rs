@@ -680,7 +680,7 @@ impl Replay {
             self.totals.double_free += 1;
             return self.report(error);
         }
-        if bad.inside.is_some() || event.addr & 7 != 0 {
+        if bad.inside.is_some() || !may_be_a_block(event.addr) {
             let error = HeapError {
                 kind: ErrorKind::InvalidFree,
                 addr: event.addr,
@@ -934,4 +934,11 @@ impl Replay {
             node: self.node_of(block.site),
         }
     }
+}
+
+/// Can a block that nobody saw being made lie there? No allocator places one at an odd
+/// address, no processor has addresses of more than 56 bits for programs (x86-64 with
+/// five levels of page tables).
+pub(crate) fn may_be_a_block(addr: u64) -> bool {
+    addr.is_multiple_of(8) && addr >> 56 == 0
 }

@@ -36,6 +36,7 @@ mod outcome;
 pub mod reach;
 pub mod reader;
 pub mod recording;
+mod records;
 mod scan;
 pub mod steps;
 pub mod varint;

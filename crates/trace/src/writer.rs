@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use highwater_event::codec::State;
-use highwater_event::columns::{COLUMNS, SLACK, Stop, Taken, split};
+use highwater_event::columns::{COLUMNS, SLACK, Stop, Taken};
 
 use crate::defs;
 use crate::error::{BlockKind, TraceError};
@@ -24,6 +24,7 @@ use crate::model::{
     RssSample, ThreadDef, ThreadNo,
 };
 use crate::reach::{self, Reach, ScanRef};
+use crate::records::Records;
 
 /// How block payloads are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,7 +322,7 @@ impl Writer {
         let epoch = self.epochs;
         let Some(pending) = self.pending(block.thread) else { return Ok(()) };
         let known = pending.parts.len();
-        let (taken, stop) = take(block.payload, block.start, u64::MAX, epoch, pending);
+        let (taken, stop) = take(Records::Bytes(block.payload), block.start, u64::MAX, epoch, pending);
         if stop == Stop::End && taken.events == block.events {
             return Ok(());
         }
@@ -330,7 +331,7 @@ impl Writer {
     }
 
     /// What a thread's ring holds, as far as it goes: records of the thread from
-    /// `state` on, up to the first with a stamp above `bound`, a pad, or bytes
+    /// `state` on, up to the first with a stamp above `bound`, a pad, or words
     /// that are no records. Says what was taken and kept, and why no more.
     ///
     /// # Errors
@@ -339,13 +340,13 @@ impl Writer {
         &mut self,
         thread: ThreadNo,
         state: State,
-        bytes: &[u8],
+        words: &[u64],
         bound: u64,
     ) -> Result<(Taken, Stop), TraceError> {
         self.check()?;
         let epoch = self.epochs;
         Ok(match self.pending(thread) {
-            Some(pending) => take(bytes, state, bound, epoch, pending),
+            Some(pending) => take(Records::Words(words), state, bound, epoch, pending),
             None => (Taken { state, ..Taken::default() }, Stop::End),
         })
     }
@@ -711,12 +712,12 @@ fn new_file_id(meta: &Meta) -> u64 {
 }
 
 /// Takes records into `pending`, in parts of at most [`PART_MAX`] bytes.
-fn take(bytes: &[u8], start: State, bound: u64, epoch: u32, pending: &mut Pending) -> (Taken, Stop) {
+fn take(records: Records<'_>, start: State, bound: u64, epoch: u32, pending: &mut Pending) -> (Taken, Stop) {
     let greatest = pending.open().last().map_or(0, |(_, span)| span.last);
     let mut all = Taken { state: start, greatest, ..Taken::default() };
     loop {
-        let rest = bytes.get(all.bytes..).unwrap_or_default();
-        let piece = rest.get(..PART_MAX).unwrap_or(rest);
+        let rest = records.from(all.bytes);
+        let piece = rest.up_to(PART_MAX);
         let mut taken = all;
         let mut out = [std::ptr::null_mut(); COLUMNS];
         for (column, out) in pending.columns.iter_mut().zip(&mut out) {
@@ -725,7 +726,7 @@ fn take(bytes: &[u8], start: State, bound: u64, epoch: u32, pending: &mut Pendin
         }
         let before = out;
         // SAFETY: each place has the reserved room, in a vector of its own.
-        let stop = unsafe { split(piece, &mut taken, bound, &mut out) };
+        let stop = unsafe { piece.split(&mut taken, bound, &mut out) };
         let mut lens = [0; COLUMNS];
         for (c, column) in pending.columns.iter_mut().enumerate() {
             let len = out[c] as usize - before[c] as usize;

@@ -15,8 +15,9 @@ mod tally;
 #[cfg(test)]
 mod properties;
 
-use highwater_event::codec::{DecodeError, Decoder, Encoder, MAX_RECORD, Record, SpecialKind, State};
+use highwater_event::codec::{Encoder, MAX_RECORD, Record, SpecialKind, State};
 use highwater_event::columns::{Stop, Taken};
+use highwater_event::ring::Decoder;
 use highwater_trace::model::{EventBlock, ThreadNo};
 use highwater_trace::{TraceError, Writer};
 
@@ -93,9 +94,9 @@ impl Thin {
     }
 
     /// Takes what a thread's ring holds; as [`Writer::ring`].
-    pub fn ring(&mut self, thread: ThreadNo, state: State, bytes: &[u8], bound: u64) -> (Taken, Stop) {
+    pub fn ring(&mut self, thread: ThreadNo, state: State, words: &[u64], bound: u64) -> (Taken, Stop) {
         let mut taken = Taken { state, ..Taken::default() };
-        let mut decoder = Decoder::new(bytes, state);
+        let mut decoder = Decoder::new(words, state.stamp);
         // The thread's records of an epoch come one behind the other.
         let mut floor = self.fresh.last().filter(|last| last.thread == thread).map_or(0, |last| last.stamp);
         loop {
@@ -103,10 +104,6 @@ impl Thin {
                 Ok(None) => return (taken, Stop::End),
                 Ok(Some(Record::Special { kind: SpecialKind::Pad, .. })) => return (taken, Stop::Pad),
                 Ok(Some(record)) if record.stamp() > bound => return (taken, Stop::Bound),
-                // No address: encoded again, it would not fit.
-                Ok(Some(Record::Alloc { ptr, .. } | Record::Free { ptr, .. })) if ptr >> 52 != 0 => {
-                    return (taken, Stop::Damage(DecodeError::Cut));
-                }
                 Ok(Some(record)) => {
                     floor = floor.max(record.stamp());
                     let resync = matches!(record, Record::Special { kind: SpecialKind::Resync, .. });
@@ -115,7 +112,7 @@ impl Thin {
                     }
                     taken.events += u32::from(record.is_event());
                     taken.records += 1;
-                    (taken.bytes, taken.state) = (decoder.offset(), decoder.state);
+                    (taken.bytes, taken.state.stamp) = (8 * decoder.offset(), decoder.stamp);
                 }
                 Err(error) => return (taken, Stop::Damage(error)),
             }

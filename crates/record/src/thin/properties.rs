@@ -1,8 +1,9 @@
 //! A thinned recording of random operations has the totals of the whole one.
 
 use highwater_event::api::ApiKind;
-use highwater_event::codec::{Encoder, MAX_RECORD, Record, SpecialKind, State};
+use highwater_event::codec::{Record, SpecialKind, State};
 use highwater_event::node::NodeId;
+use highwater_event::ring::{Encoder, MAX_RECORD};
 use highwater_event::sample::mix;
 use highwater_replay::{Options, Replay, SiteTotals, Totals};
 use highwater_trace::model::{ClockPoint, End, Meta};
@@ -13,13 +14,13 @@ use super::{Pace, Thin};
 struct Thread {
     encoder: Encoder,
     state: State,
-    bytes: Vec<u8>,
+    words: Vec<u64>,
 }
 
 impl Thread {
     /// Encodes one record behind the others.
     fn put(&mut self, record: &Record) {
-        self.bytes.extend_from_slice(self.encoder.record(record, &mut [0; MAX_RECORD]));
+        self.words.extend_from_slice(self.encoder.record(record, &mut [0; MAX_RECORD / 8]));
     }
 }
 
@@ -34,15 +35,15 @@ struct Block {
 }
 
 /// Random operations of a few threads, in epochs; calls `ring` with each
-/// thread's bytes of an epoch and `end` after it with the greatest stamp.
-fn operations(seed: u64, mut ring: impl FnMut(u32, State, &[u8]), mut end: impl FnMut(u64)) {
+/// thread's words of an epoch and `end` after it with the greatest stamp.
+fn operations(seed: u64, mut ring: impl FnMut(u32, State, &[u64]), mut end: impl FnMut(u64)) {
     let mut random = seed;
     let mut next = move || {
         random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(random)
     };
     let mut threads: Vec<Thread> = (0..3)
-        .map(|_| Thread { encoder: Encoder::default(), state: State::default(), bytes: Vec::new() })
+        .map(|_| Thread { encoder: Encoder::default(), state: State::default(), words: Vec::new() })
         .collect();
     let mut live: Vec<Block> = Vec::new();
     // Few addresses: they come again soon.
@@ -93,9 +94,9 @@ fn operations(seed: u64, mut ring: impl FnMut(u32, State, &[u8]), mut end: impl 
             }
         }
         for (number, thread) in (0u32..).zip(&mut threads) {
-            ring(number, thread.state, &thread.bytes);
-            thread.state = thread.encoder.state;
-            thread.bytes.clear();
+            ring(number, thread.state, &thread.words);
+            thread.state.stamp = thread.encoder.stamp;
+            thread.words.clear();
         }
         end(stamp);
     }
@@ -117,10 +118,10 @@ fn recorded(seed: u64, mut thin: Option<Thin>) -> (Replay, u64) {
     let mut epochs = 0;
     operations(
         seed,
-        |thread, state, bytes| {
+        |thread, state, words| {
             match &mut *cell.borrow_mut() {
-                Some(thin) => _ = thin.ring(thread, state, bytes, u64::MAX),
-                None => _ = writer.borrow_mut().ring(thread, state, bytes, u64::MAX).unwrap(),
+                Some(thin) => _ = thin.ring(thread, state, words, u64::MAX),
+                None => _ = writer.borrow_mut().ring(thread, state, words, u64::MAX).unwrap(),
             };
         },
         |stamp| {
@@ -236,8 +237,12 @@ fn noise_is_no_reason_to_panic() {
         let path = folder.path().join("a.hwt");
         let mut writer = Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
         for seed in 0..3000u64 {
-            let bytes: Vec<u8> = (0..mix(seed) % 90).map(|n| mix(seed * 131 + n) as u8).collect();
-            thin.ring(seed as u32 % 3, State::default(), &bytes, mix(seed ^ 7));
+            let noise = |n: u64| mix(seed * 131 + n);
+            // Every other word begins as a record does.
+            let plain =
+                |n: u64| if n.is_multiple_of(2) { noise(n) & !(0xfff << 52 | 0xd0) } else { noise(n) };
+            let words: Vec<u64> = (0..mix(seed) % 40).map(plain).collect();
+            thin.ring(seed as u32 % 3, State::default(), &words, mix(seed ^ 7));
             thin.end_epoch(&mut writer, &pace(), mix(seed) >> 8).unwrap();
         }
         thin.finish(&mut writer, &pace()).unwrap();
