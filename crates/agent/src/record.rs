@@ -6,12 +6,15 @@
 //! Re-entrance: while a hook is at work, [`Thread::busy`] holds its stack
 //! pointer. An operation that comes meanwhile (a signal handler, or operator
 //! new calling malloc) is put aside and written when the outer one ends.
+//!
+//! `MORE`: an option asks for more than to record ([`OPT_MORE`]). The frequent way
+//! asks once, and has none of it in its code.
 
 use core::sync::atomic::{Ordering::*, compiler_fence};
 
 use highwater_event::api::{ApiKind, Family};
 use highwater_event::codec::SpecialKind;
-use highwater_event::layout::{OPT_COUNT, OPT_FREE_STACKS, OPT_SELECT, OPT_USABLE};
+use highwater_event::layout::{OPT_COUNT, OPT_FREE_STACKS, OPT_MORE, OPT_SELECT, OPT_USABLE};
 use highwater_event::node::{NodeId, Truncation};
 
 use crate::thread::{self, IDLE, Thread};
@@ -163,30 +166,37 @@ impl Thread {
 
     /// The node of the caller's stack.
     #[inline(always)]
-    pub fn node(&mut self, caller: Caller) -> NodeId {
+    pub fn node<const MORE: bool>(&mut self, caller: Caller) -> NodeId {
         // SAFETY: the hooks pass the registers that they were entered with.
-        unsafe { stack::node(self, caller.sp, caller.bp) }
+        unsafe { stack::node::<MORE>(self, caller.sp, caller.bp) }
     }
 
     /// Records a block between [`Thread::begin`] and [`Thread::end`].
     #[inline(always)]
-    pub fn alloc(&mut self, caller: Caller, ptr: u64, size: u64, api: ApiKind) {
-        let node = self.node(caller);
-        self.alloc_at(node, ptr, size, api, false);
+    pub fn alloc<const MORE: bool>(&mut self, caller: Caller, ptr: u64, size: u64, api: ApiKind) {
+        let node = self.node::<MORE>(caller);
+        self.alloc_at::<MORE>(node, ptr, size, api, false);
     }
 
     /// The same with a known stack.
     #[inline(always)]
-    pub fn alloc_at(&mut self, node: NodeId, ptr: u64, size: u64, api: ApiKind, pair: bool) {
-        let usable = if self.options & OPT_USABLE != 0 { usable_through(ptr, api) } else { None };
+    pub fn alloc_at<const MORE: bool>(
+        &mut self,
+        node: NodeId,
+        ptr: u64,
+        size: u64,
+        api: ApiKind,
+        pair: bool,
+    ) {
+        let usable = if MORE && self.options & OPT_USABLE != 0 { usable_through(ptr, api) } else { None };
         let stamp = self.stamp();
         self.write_alloc(stamp, ptr, size, node, api, usable, pair);
     }
 
     /// Records a free between begin and end; returns the stack if it was taken.
     #[inline(always)]
-    pub fn free(&mut self, caller: Caller, ptr: u64, api: ApiKind) -> NodeId {
-        let node = if self.options & OPT_FREE_STACKS != 0 { self.node(caller) } else { 0 };
+    pub fn free<const MORE: bool>(&mut self, caller: Caller, ptr: u64, api: ApiKind) -> NodeId {
+        let node = if self.options & OPT_FREE_STACKS != 0 { self.node::<MORE>(caller) } else { 0 };
         let stamp = self.stamp();
         self.write_free(stamp, ptr, node, api);
         node
@@ -194,8 +204,8 @@ impl Thread {
 
     /// Records the free half of a realloc; returns the stack of both halves.
     #[inline(always)]
-    pub fn realloc_free(&mut self, caller: Caller, old: u64, api: ApiKind) -> NodeId {
-        let stack = self.node(caller);
+    pub fn realloc_free<const MORE: bool>(&mut self, caller: Caller, old: u64, api: ApiKind) -> NodeId {
+        let stack = self.node::<MORE>(caller);
         let stamp = self.stamp();
         let shown = if self.options & OPT_FREE_STACKS != 0 { stack } else { 0 };
         self.write_free(stamp, old, shown, api);
@@ -245,11 +255,11 @@ pub fn alloc(caller: Caller, ptr: u64, size: u64, api: ApiKind) {
     }
     match access(caller) {
         Access::Free(thread) => {
-            if thread.options & OPT_SELECT != 0 {
-                return select::alloc(thread, caller, ptr, size, api);
+            if thread.options & OPT_MORE != 0 {
+                return more_alloc(thread, caller, ptr, size, api);
             }
             thread.begin(caller);
-            thread.alloc(caller, ptr, size, api);
+            thread.alloc::<false>(caller, ptr, size, api);
             thread.end();
         }
         Access::Nested(thread) if thread.options & OPT_SELECT != 0 => {
@@ -260,6 +270,17 @@ pub fn alloc(caller: Caller, ptr: u64, size: u64, api: ApiKind) {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn more_alloc(thread: &'static mut Thread, caller: Caller, ptr: u64, size: u64, api: ApiKind) {
+    if thread.options & OPT_SELECT != 0 {
+        return select::alloc(thread, caller, ptr, size, api);
+    }
+    thread.begin(caller);
+    thread.alloc::<true>(caller, ptr, size, api);
+    thread.end();
+}
+
 /// A block is about to go.
 #[inline(always)]
 pub fn free(caller: Caller, ptr: u64, api: ApiKind) {
@@ -268,11 +289,11 @@ pub fn free(caller: Caller, ptr: u64, api: ApiKind) {
     }
     match access(caller) {
         Access::Free(thread) => {
-            if thread.options & OPT_SELECT != 0 {
-                return select::free(thread, caller, ptr, api);
+            if thread.options & OPT_MORE != 0 {
+                return more_free(thread, caller, ptr, api);
             }
             thread.begin(caller);
-            thread.free(caller, ptr, api);
+            thread.free::<false>(caller, ptr, api);
             thread.end();
         }
         Access::Nested(thread) if thread.options & OPT_SELECT != 0 => select::nested_free(thread, ptr, api),
@@ -283,6 +304,17 @@ pub fn free(caller: Caller, ptr: u64, api: ApiKind) {
         }
         Access::Off => {}
     }
+}
+
+#[cold]
+#[inline(never)]
+fn more_free(thread: &'static mut Thread, caller: Caller, ptr: u64, api: ApiKind) {
+    if thread.options & OPT_SELECT != 0 {
+        return select::free(thread, caller, ptr, api);
+    }
+    thread.begin(caller);
+    thread.free::<true>(caller, ptr, api);
+    thread.end();
 }
 
 /// A realloc, around the real call: the old block goes before it, the new one
@@ -304,7 +336,7 @@ pub fn realloc(
         match access(caller) {
             Access::Free(thread) => {
                 thread.begin(caller);
-                node = Some(thread.realloc_free(caller, old, free_api));
+                node = Some(thread.realloc_free::<true>(caller, old, free_api));
                 thread.end();
             }
             Access::Nested(thread) => thread.push_nested(old, 0, free_api),
@@ -318,9 +350,9 @@ pub fn realloc(
             if new != 0 {
                 let node = match node {
                     Some(node) => node,
-                    None => thread.node(caller),
+                    None => thread.node::<true>(caller),
                 };
-                thread.alloc_at(node, new, size, alloc_api, old != 0);
+                thread.alloc_at::<true>(node, new, size, alloc_api, old != 0);
             } else if old != 0 && size != 0 {
                 thread.special(SpecialKind::ReallocUndo, &[old]);
             }
@@ -353,7 +385,7 @@ pub fn mapping(caller: Caller, kind: SpecialKind, fields: &[u64]) {
         && thread.options & OPT_COUNT == 0
     {
         thread.begin(caller);
-        let node = thread.node(caller);
+        let node = thread.node::<true>(caller);
         let mut words = [0u64; 7];
         let count = fields.len().min(6);
         words[..count].copy_from_slice(&fields[..count]);
@@ -379,7 +411,7 @@ pub fn alloc_around(caller: Caller, size: u64, api: ApiKind, real: impl FnOnce()
                 if thread.nested_count.load(Relaxed) != 0 {
                     thread.take_back(ptr);
                 }
-                thread.alloc(caller, ptr, size, api);
+                thread.alloc::<true>(caller, ptr, size, api);
             }
             thread.end();
             ptr
@@ -401,7 +433,7 @@ pub fn free_around(caller: Caller, ptr: u64, api: ApiKind, real: impl FnOnce()) 
                 return unsafe { select::free_around(thread, caller, ptr, api, real) };
             }
             thread.begin(caller);
-            thread.free(caller, ptr, api);
+            thread.free::<true>(caller, ptr, api);
             thread.deleting = ptr;
             real();
             thread.deleting = 0;

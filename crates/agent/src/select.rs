@@ -159,7 +159,7 @@ impl Thread {
     fn record_alloc(&mut self, caller: Caller, ptr: u64, size: u64, api: ApiKind) {
         self.begin(caller);
         self.read_clock();
-        self.alloc(caller, ptr, size, api);
+        self.alloc::<true>(caller, ptr, size, api);
         self.end();
     }
 
@@ -168,7 +168,7 @@ impl Thread {
     fn record_free(&mut self, caller: Caller, ptr: u64, api: ApiKind) {
         self.begin(caller);
         self.read_clock();
-        self.free(caller, ptr, api);
+        self.free::<true>(caller, ptr, api);
         self.end();
     }
 }
@@ -382,7 +382,7 @@ pub fn realloc(
         if gone.yes {
             thread.begin(caller);
             thread.read_clock();
-            stack = Some(thread.realloc_free(caller, old, free_api));
+            stack = Some(thread.realloc_free::<true>(caller, old, free_api));
             thread.end();
         }
     }
@@ -401,9 +401,9 @@ pub fn realloc(
             thread.read_clock();
             let node = match stack {
                 Some(node) => node,
-                None => thread.node(caller),
+                None => thread.node::<true>(caller),
             };
-            thread.alloc_at(node, new, size, alloc_api, gone.yes);
+            thread.alloc_at::<true>(node, new, size, alloc_api, gone.yes);
             thread.end();
         }
     } else if old != 0 && size != 0 {

@@ -8,19 +8,19 @@ use crate::unwind::cache::{Cache, Tally};
 use crate::unwind::walk::{self, End, Registers};
 use crate::{intern, modules, start, sys};
 
-/// The node of the stack that called the entry point.
+/// The node of the stack that called the entry point. `MORE` as in [`crate::record`].
 ///
 /// # Safety
 /// `sp` is the address of the entry point's return slot and `bp` the frame
 /// pointer there, of the calling thread.
 #[inline(always)]
-pub unsafe fn node(thread: &mut Thread, sp: u64, bp: u64) -> NodeId {
+pub unsafe fn node<const MORE: bool>(thread: &mut Thread, sp: u64, bp: u64) -> NodeId {
     // SAFETY: the caller's promise.
     let now = unsafe { walk::caller(sp, bp) };
     let epoch = modules::epoch();
     // SAFETY: the caller's promise.
     match unsafe { thread.memo().node(thread.cache(), now, &thread.span, epoch) } {
-        Some(node) if thread.options & OPT_VALIDATE == 0 => node,
+        Some(node) if !MORE || thread.options & OPT_VALIDATE == 0 => node,
         // SAFETY: the caller's promise.
         known => unsafe { walked(thread, now, epoch, known) },
     }

@@ -96,7 +96,7 @@ fn try_new(caller: Caller, size: u64, api: ApiKind, real: impl FnOnce() -> Ptr) 
                 if *thread.nested_count.get_mut() != 0 {
                     thread.take_back(ptr);
                 }
-                thread.alloc(caller, ptr, size, api);
+                thread.alloc::<true>(caller, ptr, size, api);
             }
             thread.end();
             ptr

@@ -36,6 +36,9 @@ use crate::start::Shared;
 /// Frames that a cache holds; a deeper stack is walked in full each time.
 pub const FRAMES: usize = 16 << 10;
 const WORDS: usize = 2 * FRAMES;
+/// Places in front of the outermost word: they hold what is always as it was, so that
+/// words can be compared four at a time to the end.
+const PAD: usize = 3;
 
 /// One cached frame.
 #[derive(Clone, Copy)]
@@ -47,12 +50,51 @@ pub(super) struct Frame {
     pub sp: u64,
     /// Start state: frame pointer.
     pub bp: u64,
+    /// What lies outward of here.
+    pub outer: Outer,
+}
+
+/// A stack from one of its frames outward, in one number: compared as one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct Outer(u64);
+
+const LIVE_BP: u64 = 1 << 63;
+
+impl Outer {
+    fn new(node: NodeId, words: usize, live_bp: bool) -> Outer {
+        Outer(u64::from(node) | (words as u64) << 32 | if live_bp { LIVE_BP } else { 0 })
+    }
+
     /// The stack from here outward.
-    pub node: NodeId,
+    #[inline(always)]
+    pub fn node(self) -> NodeId {
+        self.0 as NodeId
+    }
+
     /// Number of words of this frame and all outer ones.
-    pub words: u32,
-    /// Does the walk from here outward depend on `bp`?
-    pub live_bp: bool,
+    #[inline(always)]
+    pub fn words(self) -> usize {
+        ((self.0 & !LIVE_BP) >> 32) as usize
+    }
+
+    /// Does the walk from here outward depend on the frame's rbp?
+    #[inline(always)]
+    pub fn live_bp(self) -> bool {
+        self.0 & LIVE_BP != 0
+    }
+
+    /// All ones if it does, else none.
+    #[inline(always)]
+    pub fn bp_mask(self) -> u64 {
+        ((self.0 as i64) >> 63) as u64
+    }
+
+    /// 0 of the same, and of nothing else.
+    #[inline(always)]
+    pub fn differs(self, other: Outer) -> u64 {
+        self.0 ^ other.0
+    }
 }
 
 /// A frame that the present walk has found.
@@ -74,8 +116,29 @@ pub struct Cache {
     len: usize,
     epoch: u32,
     frames: [Frame; FRAMES],
-    addresses: [u64; WORDS],
-    values: [u64; WORDS],
+    words: [Word; PAD + WORDS],
+}
+
+/// A word that a step read.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Word {
+    /// Where it lies.
+    pub address: u64,
+    /// What it was.
+    pub value: u64,
+}
+
+impl Word {
+    /// Is it still what it was?
+    ///
+    /// # Safety
+    /// Eight bytes at the address can be read.
+    #[inline(always)]
+    unsafe fn is_same(&self) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { (self.address as *const u64).read_unaligned() == self.value }
+    }
 }
 
 /// What a look-up cost, for the counters.
@@ -90,9 +153,12 @@ pub struct Tally {
 }
 
 impl Cache {
-    /// Forgets everything.
+    /// Forgets everything. To be called before anything else, at the cache's place.
     pub fn clear(&mut self) {
         self.len = 0;
+        for word in self.words.iter_mut().take(PAD) {
+            word.address = &raw const word.value as u64;
+        }
     }
 
     /// Is it of this module epoch? Of another one, nothing of it counts.
@@ -121,49 +187,52 @@ impl Cache {
     }
 
     /// Where and what the step out of frame `index` read.
-    pub(super) fn words(&self, index: usize) -> (&[u64], &[u64]) {
+    pub(super) fn words(&self, index: usize) -> &[Word] {
         let from = self.words_below(index);
-        let to = self.frame_at(index).map_or(from, |frame| frame.words as usize);
-        (self.addresses.get(from..to).unwrap_or_default(), self.values.get(from..to).unwrap_or_default())
+        let to = self.frame_at(index).map_or(from, |frame| frame.outer.words());
+        self.words.get(PAD + from..PAD + to).unwrap_or_default()
     }
 
     /// Compares the `words` outermost words with the stack. Returns 0 if all
     /// are the same, else one more than the index of a word that is not.
     ///
+    /// `low` is an address below which none of them lies, and `above` how far above
+    /// it words are known to be there.
+    ///
     /// # Safety
     /// As [`super::walk::walk`].
     #[inline(always)]
-    pub(super) unsafe fn verify(&self, words: usize, sp: u64, span: &Span) -> usize {
+    pub(super) unsafe fn verify(&self, words: usize, low: u64, above: u64, span: &Span) -> usize {
         // All words lie above the start's sp (or it is an odd stack, and then
-        // the span does not hold them all); the outermost is the first.
-        // SAFETY: words <= WORDS.
-        if words != 0 && !span.holds(sp, unsafe { *self.addresses.get_unchecked(0) }) {
+        // they are not all known); the outermost is the first.
+        // SAFETY: there is always a first place.
+        if words != 0 && unsafe { self.words.get_unchecked(PAD) }.address.wrapping_sub(low) > above {
             // SAFETY: the caller's promise.
             return unsafe { self.verify_in_order(words, span) };
         }
-        let mut at = words;
-        // SAFETY: indices below WORDS; addresses inside the span (a word
-        // between two addresses of the span is mapped).
+        let mut left = words as isize;
+        // SAFETY: places below PAD + WORDS; addresses inside the span (a word between
+        // two addresses of the span is mapped), or our own in the places in front.
         unsafe {
-            let differs = |i: usize| {
-                let address = *self.addresses.get_unchecked(i);
-                (address as *const u64).read_unaligned() ^ *self.values.get_unchecked(i)
-            };
-            while at >= 4 {
-                let any = differs(at - 1) | differs(at - 2) | differs(at - 3) | differs(at - 4);
-                if any != 0 {
-                    break;
+            let mut at = self.words.as_ptr().add(PAD + words);
+            while left > 0 {
+                at = at.sub(4);
+                if !(0..4).rev().all(|i| (*at.add(i)).is_same()) {
+                    return self.differing(words);
                 }
-                at -= 4;
-            }
-            while at > 0 {
-                if differs(at - 1) != 0 {
-                    return at;
-                }
-                at -= 1;
+                left -= 4;
             }
         }
         0
+    }
+
+    /// One more than the index of the innermost of the `words` outermost words that is
+    /// not the same.
+    #[cold]
+    #[inline(never)]
+    unsafe fn differing(&self, words: usize) -> usize {
+        // SAFETY: as [`Cache::verify`].
+        (1..=words).rev().find(|&word| !unsafe { self.words[PAD + word - 1].is_same() }).unwrap_or(1)
     }
 
     /// The same one by one, in the order of the walk: touches memory only where
@@ -172,14 +241,11 @@ impl Cache {
     #[inline(never)]
     unsafe fn verify_in_order(&self, words: usize, span: &Span) -> usize {
         let mut span = *span;
-        for at in (1..=words).rev() {
-            let address = self.addresses[at - 1];
-            if !span.covers(address) {
-                return at;
-            }
+        for word in (1..=words).rev() {
+            let kept = &self.words[PAD + word - 1];
             // SAFETY: just seen to be readable.
-            if unsafe { (address as *const u64).read_unaligned() } != self.values[at - 1] {
-                return at;
+            if !span.covers(kept.address) || !unsafe { kept.is_same() } {
+                return word;
             }
         }
         0
@@ -223,10 +289,16 @@ impl Cache {
             if candidates > 0 && !exact {
                 // SAFETY: as above.
                 let frame = unsafe { self.frames.get_unchecked(candidates - 1) };
-                if frame.sp == now.sp && frame.pc == now.pc && (frame.bp == now.bp || !frame.live_bp) {
-                    let (node, live) = (frame.node, frame.live_bp);
+                let outer = frame.outer;
+                if frame.sp == now.sp && frame.pc == now.pc && (frame.bp == now.bp || !outer.live_bp()) {
+                    let (node, live) = (outer.node(), outer.live_bp());
                     // SAFETY: the caller's promise.
-                    let bad = unsafe { self.verify(frame.words as usize, now.sp, span) };
+                    let bad = unsafe {
+                        match span.above(now.sp) {
+                            Some(above) => self.verify(outer.words(), now.sp, above, span),
+                            None => self.verify_in_order(outer.words(), span),
+                        }
+                    };
                     if bad == 0 {
                         self.len = candidates;
                         break (node, live);
@@ -304,7 +376,7 @@ impl Cache {
 
     /// Words of the frames outside `index`.
     fn words_below(&self, index: usize) -> usize {
-        if index == 0 { 0 } else { self.frames[index - 1].words as usize }
+        if index == 0 { 0 } else { self.frames[index - 1].outer.words() }
     }
 
     /// Interns and keeps the fresh frames, outermost first. Nodes are made for
@@ -349,17 +421,16 @@ impl Cache {
             // SAFETY: `fits`: three more words and one more frame a fresh frame.
             unsafe {
                 for k in 0..keep {
-                    *self.addresses.get_unchecked_mut(words) = *fresh.words.address.get_unchecked(k);
-                    *self.values.get_unchecked_mut(words) = *fresh.words.value.get_unchecked(k);
+                    let address = *fresh.words.address.get_unchecked(k);
+                    let value = *fresh.words.value.get_unchecked(k);
+                    *self.words.get_unchecked_mut(PAD + words) = Word { address, value };
                     words += 1;
                 }
                 *self.frames.get_unchecked_mut(self.len) = Frame {
                     pc: fresh.at.pc,
                     sp: fresh.at.sp,
                     bp: fresh.at.bp,
-                    node,
-                    words: words as u32,
-                    live_bp: live,
+                    outer: Outer::new(node, words, live),
                 };
             }
             self.len += 1;

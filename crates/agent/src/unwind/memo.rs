@@ -25,7 +25,7 @@
 
 use highwater_event::node::NodeId;
 
-use super::cache::Cache;
+use super::cache::{Cache, Outer, Word};
 use super::walk::{Registers, Span, read};
 
 /// Words of a leaf.
@@ -52,18 +52,14 @@ struct Entry {
     bp: u64,
     /// The join's frame pointer.
     join_bp: u64,
+    /// What lies outward of the join.
+    outer: Outer,
     /// The answer.
     node: NodeId,
-    /// The node of the join.
-    join_node: NodeId,
-    /// Offset of the join's stack pointer.
-    join_sp: u32,
-    /// The join's place in the cache.
-    join: u16,
-    /// Does the walk depend on `bp`?
-    live_bp: bool,
-    /// Does the walk from the join outward depend on `join_bp`?
-    join_live_bp: bool,
+    /// Offset of the join's stack pointer, in eights.
+    join_sp: u16,
+    /// The join's place in the cache, and [`LIVE_BP`] if the walk depends on `bp`.
+    join: i16,
     /// Where the words lie, in eights. The last is the join's return address; a
     /// leaf of fewer words has the entry point's return slot for the others.
     offsets: [u16; LEAF],
@@ -71,20 +67,8 @@ struct Entry {
     values: [u64; LEAF],
 }
 
-const EMPTY: Entry = Entry {
-    pc: 0,
-    slot: 0,
-    bp: 0,
-    join_bp: 0,
-    node: 0,
-    join_node: 0,
-    join_sp: 0,
-    join: 0,
-    live_bp: false,
-    join_live_bp: false,
-    offsets: [0; LEAF],
-    values: [0; LEAF],
-};
+const LIVE_BP: i16 = i16::MIN;
+const _: () = assert!(size_of::<Entry>() == 128 && super::cache::FRAMES <= LIVE_BP.unsigned_abs() as usize);
 
 /// Where two stacks differ that were the same so far.
 #[derive(Clone, Copy)]
@@ -108,12 +92,6 @@ pub struct Memo {
     once: [NodeId; ONCE],
 }
 
-/// All ones or none.
-#[inline(always)]
-fn all(on: bool) -> u64 {
-    u64::from(on).wrapping_neg()
-}
-
 #[inline(always)]
 fn mix(bits: u64) -> u64 {
     bits.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -129,22 +107,23 @@ impl Memo {
         self.written = 0;
     }
 
-    /// The hash of the stack that starts at `now`, along the branches.
+    /// The hash of the stack that starts at `now`, along the branches. Words are known
+    /// to be there up to `above` above the return slot.
     ///
     /// # Safety
     /// As [`Memo::node`].
     #[inline(always)]
-    unsafe fn hash(&self, now: Registers, span: &Span) -> u64 {
+    unsafe fn hash(&self, now: Registers, above: u64) -> u64 {
         let slot = now.sp - 8;
         let mut hash = mix(now.pc ^ slot << 24);
         for _ in 0..LEVELS {
             let branch = self.branches[Self::branch(hash)];
-            let at = slot + 8 * u64::from(branch.offset);
-            if branch.tag != hash as u32 || !span.holds(slot, at) {
+            let offset = 8 * u64::from(branch.offset);
+            if branch.tag != hash as u32 || offset > above {
                 break;
             }
-            // SAFETY: inside the span.
-            hash = mix(hash ^ unsafe { read(at) });
+            // SAFETY: no farther above the slot than is known.
+            hash = mix(hash ^ unsafe { read(slot + offset) });
         }
         hash
     }
@@ -167,30 +146,32 @@ impl Memo {
     /// return slot lies below `now.sp`.
     #[inline(always)]
     pub unsafe fn node(&self, cache: &Cache, now: Registers, span: &Span, epoch: u32) -> Option<NodeId> {
-        // SAFETY: the caller's promise; the mask is below ENTRIES.
-        let entry = unsafe { self.entries.get_unchecked(self.index(self.hash(now, span))) };
         let slot = now.sp - 8;
+        let above = span.above(slot)?;
+        // SAFETY: the caller's promise; the mask is below ENTRIES.
+        let entry = unsafe { self.entries.get_unchecked(self.index(self.hash(now, above))) };
         if entry.pc != now.pc || entry.slot != slot {
             return None;
         }
-        let join = cache.frame(usize::from(entry.join), epoch)?;
-        let join_sp = slot + u64::from(entry.join_sp);
+        let join = cache.frame(entry.join(), epoch)?;
         // The leaf's words lie between the slot and the join's stack pointer.
-        if !span.holds(slot, join_sp - 8) {
+        let height = 8 * u64::from(entry.join_sp);
+        if height - 8 > above {
             return None;
         }
-        let mut differs = (entry.bp ^ now.bp) & all(entry.live_bp)
-            | (join.bp ^ entry.join_bp) & all(entry.join_live_bp)
-            | u64::from(join.live_bp ^ entry.join_live_bp)
-            | u64::from(join.node ^ entry.join_node)
-            | join.sp ^ join_sp
+        let bp_mask = i64::from(entry.join >> 15) as u64;
+        let mut differs = (entry.bp ^ now.bp) & bp_mask
+            | (join.bp ^ entry.join_bp) & entry.outer.bp_mask()
+            | join.outer.differs(entry.outer)
+            | join.sp ^ (slot + height)
             | join.pc ^ entry.values[LEAF - 1];
         for i in 0..LEAF {
-            // SAFETY: inside the span: [`Memo::keep`] takes no others.
+            // SAFETY: no farther above the slot than is known: [`Entry::new`] takes no
+            // others.
             differs |= unsafe { read(slot + 8 * u64::from(entry.offsets[i])) } ^ entry.values[i];
         }
         // SAFETY: the caller's promise.
-        if differs == 0 && unsafe { cache.verify(join.words as usize, now.sp, span) } == 0 {
+        if differs == 0 && unsafe { cache.verify(join.outer.words(), slot, above, span) } == 0 {
             return Some(entry.node);
         }
         None
@@ -214,10 +195,11 @@ impl Memo {
 
     #[inline(never)]
     unsafe fn put(&mut self, cache: &Cache, now: Registers, span: &Span) {
+        let Some(above) = span.above(now.sp - 8) else { return };
         let Some(entry) = Entry::new(cache, now) else { return };
         self.grow();
         // SAFETY: the caller's promise.
-        let mut hash = unsafe { self.hash(now, span) };
+        let mut hash = unsafe { self.hash(now, above) };
         let old = self.entries[self.index(hash)];
         let parting = if old.pc == entry.pc && old.slot == entry.slot {
             entry.parting(cache, &old)
@@ -263,11 +245,14 @@ impl Entry {
             pc: now.pc,
             slot,
             bp: now.bp,
-            node: frame.node,
-            live_bp: frame.live_bp,
+            join_bp: frame.bp,
+            outer: frame.outer,
+            node: frame.outer.node(),
+            join_sp: 1,
+            join: if frame.outer.live_bp() { LIVE_BP } else { 0 },
+            offsets: [0; LEAF],
             // Always what they are: we are inside a function with this return slot.
             values: [now.pc; LEAF],
-            ..EMPTY
         };
         let mut used = 0;
         let mut join = top;
@@ -277,10 +262,16 @@ impl Entry {
             join -= 1;
         }
         let frame = cache.frame_at(join)?;
-        entry.join = u16::try_from(join).ok()?;
-        entry.join_sp = u32::try_from(frame.sp.wrapping_sub(slot)).ok()?;
-        (entry.join_node, entry.join_bp, entry.join_live_bp) = (frame.node, frame.bp, frame.live_bp);
+        entry.join |= i16::try_from(join).ok()?;
+        let height = frame.sp.wrapping_sub(slot);
+        entry.join_sp = u16::try_from(height / 8).ok().filter(|_| height.is_multiple_of(8))?;
+        (entry.outer, entry.join_bp) = (frame.outer, frame.bp);
         Some(entry)
+    }
+
+    /// The join's place in the cache.
+    fn join(&self) -> usize {
+        (self.join & !LIVE_BP) as usize
     }
 
     /// Where this stack, which the cache holds, parts from an older one with the same
@@ -288,10 +279,9 @@ impl Entry {
     /// is another one, and what it is here.
     fn parting(&self, cache: &Cache, old: &Entry) -> Option<(u16, u64)> {
         let mut index = cache.depth();
-        while index > usize::from(self.join) + 1 {
+        while index > self.join() + 1 {
             index -= 1;
-            let (addresses, values) = cache.words(index);
-            for (&address, &value) in addresses.iter().zip(values) {
+            for &Word { address, value } in cache.words(index) {
                 let offset = (address.wrapping_sub(self.slot) / 8) as u16;
                 let known = old.offsets.iter().position(|&o| o == offset)?;
                 if old.values.get(known) != Some(&value) {
@@ -306,8 +296,8 @@ impl Entry {
     /// starts at `pc` and `sp`, to the `used` ones. `None`, and nothing is added, if
     /// the leaf must end here.
     fn take(&mut self, cache: &Cache, index: usize, pc: u64, sp: u64, used: usize) -> Option<usize> {
-        let (addresses, values) = cache.words(index);
-        let count = addresses.len();
+        let words = cache.words(index);
+        let count = words.len();
         // The state of an interrupted frame is never met again.
         if pc == 0 || used + count > LEAF {
             return None;
@@ -317,18 +307,18 @@ impl Entry {
             let inside = address >= self.slot && address < sp && bytes.is_multiple_of(8);
             u16::try_from(bytes / 8).ok().filter(|_| inside)
         };
-        if !addresses.iter().all(|&address| offset(address).is_some()) {
+        if !words.iter().all(|word| offset(word.address).is_some()) {
             return None;
         }
-        let last = values.iter().position(|&value| value == pc)?;
+        let last = words.iter().position(|word| word.value == pc)?;
         // The last place is the return address of the outermost frame so far: it
         // goes to where the next one is put.
         let mut at = LEAF - 1 - used;
         let mut put = |i: usize| {
-            if let (Some(to), Some(value), Some(&address), Some(&from)) =
-                (self.offsets.get_mut(at), self.values.get_mut(at), addresses.get(i), values.get(i))
+            if let (Some(to), Some(value), Some(word)) =
+                (self.offsets.get_mut(at), self.values.get_mut(at), words.get(i))
             {
-                (*to, *value) = (((address - self.slot) / 8) as u16, from);
+                (*to, *value) = (((word.address - self.slot) / 8) as u16, word.value);
             }
             at = at.wrapping_sub(1);
         };

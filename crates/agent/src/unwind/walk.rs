@@ -42,10 +42,11 @@ impl Span {
         if address >= self.low && address <= self.last { true } else { self.extend(address) }
     }
 
-    /// Is everything from `low` up to and with the eight bytes at `high` known?
+    /// How far above `address` words are known to be there: the greatest offset of
+    /// one. `None` where not even the word at `address` is known.
     #[inline(always)]
-    pub fn holds(&self, low: u64, high: u64) -> bool {
-        low >= self.low && high <= self.last && low <= high
+    pub fn above(&self, address: u64) -> Option<u64> {
+        if address >= self.low && address <= self.last { Some(self.last - address) } else { None }
     }
 
     #[cold]
