@@ -8,6 +8,7 @@ use std::path::Path;
 
 use highwater_event::layout::{ENV_RECORDER, ENV_SHARED};
 
+use crate::signals::Held;
 use crate::{RecordError, signals};
 
 /// A started target.
@@ -18,10 +19,11 @@ pub struct Started {
 }
 
 /// Starts `command` with the agent at `agent` preloaded and `address` to find us by.
+/// Signals are held until the caller knows where to pass them on to.
 ///
 /// # Errors
 /// [`RecordError::NotFound`] or [`RecordError::NotExecutable`] as exec says.
-pub fn start(command: &[OsString], agent: &Path, address: &str) -> Result<Started, RecordError> {
+pub fn start(command: &[OsString], agent: &Path, address: &str, held: &Held) -> Result<Started, RecordError> {
     let program = command.first().cloned().unwrap_or_default();
     let not_executable = |reason: io::Error| match reason.kind() {
         io::ErrorKind::NotFound => RecordError::NotFound(program.clone()),
@@ -52,6 +54,7 @@ pub fn start(command: &[OsString], agent: &Path, address: &str) -> Result<Starte
         // SAFETY: between fork and exec.
         unsafe {
             signals::restore_in_child();
+            held.release_in_child();
             libc::execvpe(file.as_ptr(), arguments_list.as_ptr(), environment_list.as_ptr());
             let errno = *libc::__errno_location();
             libc::write(writer.as_raw_fd(), (&raw const errno).cast(), 4);

@@ -278,10 +278,12 @@ fn record(
     let mut memory = Memory::create(&options.settings())?;
     let mut next = successor(&memory, options)?;
     register(&memory, next.as_ref());
-    let started = launch::start(command, &agent.path, &memory.address())?;
+    let held = signals::Held::new();
+    let started = launch::start(command, &agent.path, &memory.address(), &held)?;
     let pid = started.pid;
     signals::ring_bell_at(&memory.header().recorder.doorbell);
     signals::pass_on_to(pid);
+    drop(held);
     let born = process::stat(pid);
     let mut images: Vec<Recorded> = Vec::new();
     let mut number = 0;

@@ -56,23 +56,65 @@ pub unsafe fn restore_in_child() {
     }
 }
 
+/// The signals that are passed on.
+const PASSED: [libc::c_int; 9] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGCONT,
+    libc::SIGWINCH,
+];
+
+/// Signals that are to be passed on wait until this is dropped: the target may have
+/// started, and said so, before we know its number.
+pub struct Held {
+    before: libc::sigset_t,
+}
+
+impl Held {
+    /// Holds them back from here on.
+    pub fn new() -> Held {
+        // SAFETY: sets of the right type.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in PASSED {
+                libc::sigaddset(&mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+            Held { before }
+        }
+    }
+
+    /// In the child, before exec: the mask as it was.
+    ///
+    /// # Safety
+    /// Only between fork and exec of a single-threaded child.
+    pub unsafe fn release_in_child(&self) {
+        // SAFETY: async-signal-safe, a set of the right type.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: a set of the right type.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
 /// From now on signals go to `target`.
 ///
 /// A signal from the terminal reaches the whole group by itself and is not
 /// passed on a second time; one that somebody sent to highwater alone is.
 pub fn pass_on_to(target: u32) {
     TARGET.store(target as i32, Release);
-    for signal in [
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGTERM,
-        libc::SIGHUP,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGALRM,
-        libc::SIGCONT,
-        libc::SIGWINCH,
-    ] {
+    for signal in PASSED {
         install(signal, pass_on);
     }
     install(libc::SIGCHLD, child_ended);
@@ -150,5 +192,34 @@ pub fn die_of(signal: i32) -> ! {
         libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
         libc::raise(signal);
         libc::_exit(128 + signal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+    use super::*;
+
+    #[test]
+    fn a_signal_that_came_before_the_target_was_known_ended_highwater() {
+        let held = Held::new();
+        // SAFETY: it waits: it would end this process.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        let mut command = std::process::Command::new("/bin/sleep");
+        let mask = held.before;
+        // SAFETY: one async-signal-safe call.
+        unsafe {
+            command.arg("60").pre_exec(move || {
+                std::mem::ManuallyDrop::new(Held { before: mask }).release_in_child();
+                Ok(())
+            });
+        }
+        let mut target = command.spawn().unwrap();
+        pass_on_to(target.id());
+        drop(held);
+        let status = target.wait().unwrap();
+        TARGET.store(0, Release);
+        assert_eq!(status.signal(), Some(libc::SIGUSR1));
     }
 }

@@ -12,7 +12,7 @@ use crate::child::{self, Guarded};
 use crate::root;
 
 /// No session takes longer.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Starts QEMU with `elf`, stopped, its GDB socket `g.sock` and the console's
 /// log `console` in `folder`.

@@ -274,7 +274,7 @@ fn the_host_tool_is_used_where_it_is() {
     );
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let mut gdb = debugger("gdb-multiarch", folder.path(), &commands);
-    let done = child::run(gdb.env("PATH", path), Duration::from_secs(40));
+    let done = child::run(gdb.env("PATH", path), Duration::from_secs(120));
     let calls = fs::read_to_string(folder.path().join("calls")).unwrap_or_default();
     assert_eq!(calls, "mdd next --gdb\nmdd check mddout.7\n", "{}", done.text);
     assert!(folder.path().join("mddout.7").exists());

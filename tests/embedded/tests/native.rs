@@ -21,7 +21,7 @@ fn a_position_independent_program_under_its_own_gdb() {
         "file {}\nset startup-with-shell off\nbreak finished\nmdd_watch_overflow\nrun\nmdd_dump\nkill",
         elf.to_str().unwrap()
     );
-    let done = child::run(&mut debugger("gdb", folder.path(), &commands), Duration::from_secs(40));
+    let done = child::run(&mut debugger("gdb", folder.path(), &commands), Duration::from_secs(120));
     let files = dump_files(folder.path());
     assert!(files.len() > 3, "{}", done.text);
     assert!(flawless(&files)[0].self_addr > 0x5000_0000_0000, "the program is position-independent");
@@ -38,7 +38,7 @@ fn threads_at_once_lose_nothing() {
     let folder = tempdir().unwrap();
     let firmware = Firmware::new(Target::Native, &["native/threads.cxx"]).set("HISTORY=1");
     let elf = firmware.set("HISTORY_RECORDS=20000").set("RECORDS=1000").link(folder.path(), "threads");
-    let done = child::run(Command::new(&elf).current_dir(folder.path()), Duration::from_secs(40));
+    let done = child::run(Command::new(&elf).current_dir(folder.path()), Duration::from_secs(120));
     assert!(done.success, "{}", done.text);
     let dump = &flawless(&[folder.path().join("threads.mddout")])[0];
     for worker in 0..4u64 {

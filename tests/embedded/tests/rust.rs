@@ -102,7 +102,7 @@ fn gdb_dumps_a_rust_program_in_the_middle_of_rust() {
          with language c -- mdd_dump\ncontinue",
         program.to_str().unwrap()
     );
-    let text = child::run(&mut debugger("gdb", folder.path(), &commands), Duration::from_secs(40)).text;
+    let text = child::run(&mut debugger("gdb", folder.path(), &commands), Duration::from_secs(120)).text;
     assert!(text.contains("currently rust"), "{text}");
     let dumps = flawless(&[folder.path().join("mddout.0"), folder.path().join("rust.mddout")]);
     assert_eq!(dumps[0].live, dumps[1].live, "{text}");
