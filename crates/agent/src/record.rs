@@ -265,7 +265,7 @@ pub fn alloc(caller: Caller, ptr: u64, size: u64, api: ApiKind) {
         Access::Nested(thread) if thread.options & OPT_SELECT != 0 => {
             select::nested_alloc(thread, ptr, size, api);
         }
-        Access::Nested(thread) => thread.push_nested(ptr, size, api),
+        Access::Nested(thread) => thread.nested_alloc(ptr, size, api),
         Access::Off => {}
     }
 }
@@ -406,11 +406,10 @@ pub fn alloc_around(caller: Caller, size: u64, api: ApiKind, real: impl FnOnce()
                 return unsafe { select::alloc_around(thread, caller, size, api, real) };
             }
             thread.begin(caller);
+            thread.expect(size);
             let ptr = real();
+            thread.got(ptr);
             if ptr != 0 {
-                if thread.nested_count.load(Relaxed) != 0 {
-                    thread.take_back(ptr);
-                }
                 thread.alloc::<true>(caller, ptr, size, api);
             }
             thread.end();

@@ -5,7 +5,7 @@
 //! (`MADV_WIPEONFORK`), so a child finds [`Thread::busy`] zero and leaves its
 //! parent's ring alone: no lock, no pid compare, no fork handler.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, compiler_fence};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, compiler_fence};
 
 use highwater_event::api::ApiKind;
 use highwater_event::codec::{SpecialKind, State};
@@ -25,6 +25,9 @@ use crate::{arch, sys};
 
 /// [`Thread::busy`]: not inside the agent.
 pub const IDLE: u64 = 1;
+
+/// [`Thread::making`]: no block is expected.
+pub const NOTHING: u64 = u64::MAX;
 
 /// Operations that came while the thread was inside the agent or inside a real
 /// function on behalf of a hook: a signal handler's, or those of operator new.
@@ -62,6 +65,15 @@ pub struct Thread {
     pub slot: *const Slot,
     /// The block that operator delete is releasing: the free inside is the same.
     pub deleting: u64,
+    /// The block of so many bytes that operator new is about to get from malloc, which
+    /// is the same block; [`NOTHING`] where none is expected.
+    pub making: AtomicU64,
+    /// The block of an inner hook that was taken for it, else 0, and its [`ApiKind`].
+    pub made: AtomicU64,
+    /// See `made`.
+    pub made_by: AtomicU32,
+    /// Its size.
+    pub made_size: u64,
     /// How many `nested` are filled.
     pub nested_count: AtomicU32,
     /// Kernel thread id of the owner.
@@ -227,6 +239,8 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         (*thread).slot = slot;
         (*thread).deleting = 0;
         (*thread).nested_count.store(0, Relaxed);
+        (*thread).making.store(NOTHING, Relaxed);
+        (*thread).made.store(0, Relaxed);
         (*thread).tid = tid;
         (*thread).ring = ring;
         (*thread).ring_size = size;
@@ -430,10 +444,68 @@ impl Thread {
         }
     }
 
-    /// One more nested operation. The counter is atomic since a handler may
-    /// interrupt a handler.
+    /// From here on a nested block of `size` bytes is the one that the hook at work
+    /// makes, and no event of its own.
+    #[inline(always)]
+    pub fn expect(&mut self, size: u64) {
+        self.made_size = size;
+        self.making.store(size, Relaxed);
+        compiler_fence(SeqCst);
+    }
+
+    /// A nested block: is it the expected one? If not, it is put aside.
+    #[inline(always)]
+    pub fn nested_alloc(&mut self, ptr: u64, size: u64, api: ApiKind) {
+        if self.making.load(Relaxed) == size {
+            self.making.store(NOTHING, Relaxed);
+            self.made_by.store(api as u32, Relaxed);
+            self.made.store(ptr, Relaxed);
+        } else {
+            self.push_nested(ptr, size, api);
+        }
+    }
+
+    /// The hook has its block: the nested alloc that returned it was the same one.
+    #[inline(always)]
+    pub fn got(&mut self, ptr: u64) {
+        compiler_fence(SeqCst);
+        self.making.store(NOTHING, Relaxed);
+        let made = self.made.load(Relaxed);
+        if made == ptr && made != 0 {
+            self.made.store(0, Relaxed);
+        } else if made != 0 {
+            self.push_made();
+        }
+        if ptr != 0 && self.nested_count.load(Relaxed) != 0 {
+            self.take_back(ptr);
+        }
+    }
+
+    /// What was taken for the expected block is put aside like any other: a signal
+    /// handler has made one of the same size, or did so before the expected one came.
+    #[cold]
+    #[inline(never)]
+    fn push_made(&mut self) {
+        let ptr = self.made.swap(0, Relaxed);
+        let api = ApiKind::from_u8(self.made_by.load(Relaxed) as u8).unwrap_or(ApiKind::Malloc);
+        if ptr != 0 {
+            self.put_aside(ptr, self.made_size, api);
+        }
+    }
+
+    /// One more nested operation.
     #[cold]
     pub fn push_nested(&mut self, ptr: u64, size: u64, api: ApiKind) {
+        // In the order in which they came.
+        if self.made.load(Relaxed) != 0 {
+            self.push_made();
+        }
+        self.put_aside(ptr, size, api);
+    }
+
+    /// The counter is atomic since a handler may interrupt a handler.
+    #[cold]
+    fn put_aside(&mut self, ptr: u64, size: u64, api: ApiKind) {
         start::count(Counter::Nested, 1);
         let index = self.nested_count.fetch_add(1, Relaxed) as usize;
         let Some(place) = self.nested.get_mut(index) else {
@@ -466,6 +538,8 @@ impl Thread {
         }
         self.limit = core::ptr::null_mut();
         self.deleting = 0;
+        self.making.store(NOTHING, Relaxed);
+        self.made.store(0, Relaxed);
         self.pass = NO_PASS;
         self.light = light::mode(self.options) != 0;
         self.cache().clear();
@@ -501,6 +575,59 @@ mod tests {
                 assert!(one.abs_diff(other) >= size_of::<Room>() as u64);
             }
         }
+    }
+
+    /// What waits to be written: (address, size, kind), a block that was taken back as 255.
+    fn aside(thread: &Thread) -> Vec<(u64, u64, u8)> {
+        let count = thread.nested_count.load(Relaxed) as usize;
+        thread.nested[..count].iter().map(|one| (one.ptr, one.size, one.api)).collect()
+    }
+
+    #[test]
+    fn the_malloc_inside_of_new_is_no_event_and_a_handlers_is_one() {
+        assert!(prepare(8));
+        let thread = state(0).unwrap();
+        // SAFETY: a fresh state of this test's own.
+        let thread = unsafe { &mut *thread };
+        let (malloc, free) = (ApiKind::Malloc as u8, ApiKind::Free as u8);
+        let fresh = |thread: &mut Thread| {
+            thread.nested_count.store(0, Relaxed);
+            thread.made.store(0, Relaxed);
+            thread.expect(24);
+        };
+        // As libstdc++ does it.
+        fresh(thread);
+        thread.nested_alloc(0x1000, 24, ApiKind::Malloc);
+        thread.got(0x1000);
+        assert_eq!(aside(thread), []);
+        // Another size first (a handler), then the block.
+        fresh(thread);
+        thread.nested_alloc(0x2000, 25, ApiKind::Malloc);
+        thread.nested_alloc(0x1000, 24, ApiKind::Malloc);
+        thread.got(0x1000);
+        assert_eq!(aside(thread), [(0x2000, 25, malloc)]);
+        // The same size first, and given back before the block comes.
+        fresh(thread);
+        thread.nested_alloc(0x2000, 24, ApiKind::Malloc);
+        thread.push_nested(0x2000, 0, ApiKind::Free);
+        thread.nested_alloc(0x1000, 24, ApiKind::Malloc);
+        thread.got(0x1000);
+        assert_eq!(aside(thread), [(0x2000, 24, malloc), (0x2000, 0, free)]);
+        // The same size first, and kept: whichever was taken for the block.
+        fresh(thread);
+        thread.nested_alloc(0x2000, 24, ApiKind::Malloc);
+        thread.nested_alloc(0x1000, 24, ApiKind::Malloc);
+        thread.got(0x1000);
+        assert_eq!(aside(thread), [(0x2000, 24, malloc)]);
+        // Nothing came of it.
+        fresh(thread);
+        thread.nested_alloc(0x2000, 24, ApiKind::Malloc);
+        thread.got(0);
+        assert_eq!(aside(thread), [(0x2000, 24, malloc)]);
+        // Where nothing is expected, everything is put aside.
+        thread.nested_count.store(0, Relaxed);
+        thread.nested_alloc(0x3000, 24, ApiKind::Malloc);
+        assert_eq!(aside(thread), [(0x3000, 24, malloc)]);
     }
 
     /// Read at every event, by every thread: nobody's counters may lie beside it.

@@ -91,11 +91,10 @@ fn try_new(caller: Caller, size: u64, api: ApiKind, real: impl FnOnce() -> Ptr) 
                 return unsafe { select::alloc_around(thread, caller, size, api, real) };
             }
             thread.begin(caller);
+            thread.expect(size);
             let ptr = real();
+            thread.got(ptr);
             if ptr != 0 {
-                if *thread.nested_count.get_mut() != 0 {
-                    thread.take_back(ptr);
-                }
                 thread.alloc::<true>(caller, ptr, size, api);
             }
             thread.end();
