@@ -278,7 +278,7 @@ fn record(
     let mut memory = Memory::create(&options.settings())?;
     let mut next = successor(&memory, options)?;
     register(&memory, next.as_ref());
-    let held = signals::Held::new();
+    let held = signals::Held::hold();
     let started = launch::start(command, &agent.path, &memory.address(), &held)?;
     let pid = started.pid;
     signals::ring_bell_at(&memory.header().recorder.doorbell);

@@ -77,7 +77,7 @@ pub struct Held {
 
 impl Held {
     /// Holds them back from here on.
-    pub fn new() -> Held {
+    pub fn hold() -> Held {
         // SAFETY: sets of the right type.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_came_before_the_target_was_known_ended_highwater() {
-        let held = Held::new();
+        let held = Held::hold();
         // SAFETY: it waits: it would end this process.
         unsafe { libc::raise(libc::SIGUSR1) };
         let mut command = std::process::Command::new("/bin/sleep");
