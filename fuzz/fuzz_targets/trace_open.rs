@@ -4,8 +4,8 @@
 
 use std::io::Write;
 
-use highwater_trace::Trace;
 use highwater_trace::model::Step;
+use highwater_trace::{Kept, Trace};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -28,7 +28,9 @@ fuzz_target!(|data: &[u8]| {
     }
     let middle = trace.event_count() / 2;
     let _ = trace.keyframe_before(middle);
-    let _ = trace.outcome(1);
+    for what in Kept::EACH {
+        let _ = trace.kept(what, 1);
+    }
     let _ = trace.steps_from(middle).next();
     let _ = trace.steps_from_ns(middle).next();
     let _ = trace.verify();

@@ -7,11 +7,20 @@ use std::path::Path;
 use highwater_tests::{Highwater, Program, Recorded, record};
 use highwater_trace::Trace;
 
-/// A recording of more than a million events, and its bytes before anything was
-/// added to it (the summary of `run` has done so already).
+/// A recording of more than a million events, which ends with many frees, and its bytes
+/// before anything was added to it (the summary of `run` has done so already).
 fn recorded() -> (Recorded, Vec<u8>) {
     let program = Program::new("threads.c").flags(&["-pthread"]).build();
-    let recorded = record(program, ["/dev/null", "120000"]).expect_code(0);
+    plain(record(program, ["/dev/null", "120000"]))
+}
+
+/// The same of a program with one thread that does not tidy up.
+fn steady() -> (Recorded, Vec<u8>) {
+    plain(record(Program::new("steady.c").build(), ["260000"]))
+}
+
+fn plain(recorded: Recorded) -> (Recorded, Vec<u8>) {
+    let recorded = recorded.expect_code(0);
     let bytes = fs::read(&recorded.trace).expect("the trace");
     // The first trailer behind which nothing is missing is the recorder's.
     let plain = (1..=bytes.len()).filter(|&end| bytes[..end].ends_with(b"THWE")).find_map(|end| {
@@ -72,6 +81,16 @@ fn every_view_says_the_same_before_and_after_the_first_look() {
         &["leaks", "--method", "exit"],
         &["leaks", "--method", "exit", "--json"],
         &["leaks", "--by", "module"],
+        &["leaks"],
+        &["leaks", "--json"],
+        &["leaks", "--all", "--verbose"],
+        &["leaks", "--method", "growth", "--trend", "edleak"],
+        &["leaks", "--method", "stale", "--json"],
+        &["leaks", "--no-wrappers", "--json", "--limit", "3"],
+        &["leaks", "--period", "10ms"],
+        &["leaks", "--json", "--by", "thread"],
+        &["leaks", "-F", "size=100..", "--json"],
+        &["leaks", "--format", "sarif"],
         &["leaks", "--by", "thread"],
         &["leaks", "--format", "gcc"],
         &["check", "--max-leak", "1GiB", "--max-peak", "1GiB", "--json"],
@@ -87,6 +106,7 @@ fn every_view_says_the_same_before_and_after_the_first_look() {
     let modified = || fs::metadata(trace).and_then(|data| data.modified()).expect("a time");
     let time = modified();
     view(&["stats"], trace);
+    view(&["leaks"], trace);
     let framed = fs::read(trace).expect("the trace");
     assert!(framed.len() > plain.len() && framed.starts_with(&plain) && modified() == time);
     for (args, before) in views.iter().zip(before) {
@@ -107,6 +127,10 @@ fn a_second_look_reads_no_event() {
         &["errors"],
         &["tree"],
         &["leaks", "--method", "exit"],
+        &["leaks"],
+        &["leaks", "--all", "--json"],
+        &["leaks", "--method", "growth", "--trend", "edkit-logistic"],
+        &["leaks", "--format", "gcc"],
         &["check", "--max-allocs", "100000000"],
     ];
     let sound: Vec<String> = views.iter().map(|args| view(args, trace)).collect();
@@ -131,13 +155,41 @@ fn whatever_is_looked_at_first_leaves_the_outcome() {
     let (recorded, plain) = recorded();
     let trace = &recorded.trace;
     let mut added = Vec::new();
-    for first in [&["peak"][..], &["leaks"], &["leaks", "--by", "thread"], &["check", "--max-leak", "1GiB"]] {
+    // It gives back more in the end than a replay remembers: only `leaks` itself looks
+    // twice to see what that was.
+    for first in [&["peak"][..], &["leaks", "--by", "thread"], &["check", "--max-leak", "1GiB"], &["leaks"]] {
         fs::write(trace, &plain).expect("write");
         let before = view(first, trace);
         let bytes = fs::read(trace).expect("the trace");
         assert!(bytes.len() > plain.len(), "{first:?} has added nothing");
         assert_eq!(view(first, trace), before, "{first:?}");
         added.push(bytes);
+    }
+    let ranked = added.pop().expect("four");
+    assert!(added.windows(2).all(|pair| pair[0] == pair[1]), "they have not all added the same");
+    assert!(ranked.len() > added[0].len(), "leaks has added no evidence");
+}
+
+#[test]
+fn whatever_is_looked_at_first_leaves_what_leaks_are_ranked_by() {
+    let (recorded, plain) = steady();
+    let trace = &recorded.trace;
+    let ranks: &[&[&str]] = &[&["leaks"], &["leaks", "--json"], &["leaks", "--all", "--method", "stale"]];
+    fs::write(trace, &plain).expect("write");
+    let lock = File::open(trace).expect("open");
+    lock.lock().expect("lock");
+    let ranked: Vec<String> = ranks.iter().map(|args| view(args, trace)).collect();
+    assert!(fs::read(trace).expect("the trace") == plain && ranked[0].contains("steady.c:27"), "{ranked:?}");
+    drop(lock);
+    let mut added = Vec::new();
+    for first in [&["stats"][..], &["leaks"], &["tree"], &["leaks", "--json", "--blocks"], &["threads"]] {
+        fs::write(trace, &plain).expect("write");
+        view(first, trace);
+        added.push(fs::read(trace).expect("the trace"));
+        damage(trace);
+        for (args, ranked) in ranks.iter().zip(&ranked) {
+            assert_eq!(view(args, trace), *ranked, "{args:?} after {first:?}");
+        }
     }
     assert!(added.windows(2).all(|pair| pair[0] == pair[1]), "they have not all added the same");
 }

@@ -15,7 +15,7 @@ use highwater_query::{By, Session, Stats, units};
 use highwater_render::finding::{Finding, Judged, Left};
 use highwater_render::sites::{self, LeaksJson};
 use highwater_render::{gcc, github, junit, place, sarif, suspects};
-use highwater_replay::{Replay, Until};
+use highwater_replay::Replay;
 
 use crate::alive::AliveArgs;
 use crate::leaks_in_slices;
@@ -173,6 +173,10 @@ impl Args {
         }
     }
 
+    fn by(&self) -> By {
+        self.by.unwrap_or_default()
+    }
+
     /// What is alive at the end, as the options want it.
     /// `replay` is the whole trace's, where there is one.
     fn alive(
@@ -249,7 +253,10 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         return at_exit(args, colour, &rules, &mut session);
     }
     let slicing = args.rank.period.map_or(Slicing::Events, Slicing::Period);
-    let evidence = Evidence::collect(&mut session, Until::End, slicing)?;
+    // Single blocks, and groups by other than stacks, are known of a replay alone.
+    let of_blocks = args.format() == Format::Json && (args.blocks || !args.by().needs_only_stacks());
+    let replay = if of_blocks { Some(session.evidence_by(Slicing::Events)?.0) } else { None };
+    let evidence = Evidence::collect(&mut session, slicing)?;
     let (_, mut stats) = trace::outcome(&mut session)?;
     let options = rank::Options {
         method: args.rank.method.unwrap_or_default(),
@@ -263,12 +270,12 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     args.alive.restrict(&mut session, &mut ranking)?;
     let format = args.format();
     if format == Format::Json {
-        let by = args.by.unwrap_or_default();
-        let leaks = args.alive(&mut session, Some(&evidence.replay), &rules)?;
+        let by = args.by();
+        let leaks = args.alive(&mut session, replay.as_ref(), &rules)?;
         if args.alive.is_given() {
             count(&mut stats, &leaks);
         }
-        let blocks = args.blocks.then(|| evidence.replay.live_set());
+        let blocks = replay.filter(|_| args.blocks).map(|replay| replay.live_set());
         let more = LeaksJson { blocks: blocks.as_deref(), ranking: Some(&ranking) };
         sites::leaks_json(output::stdout(), &mut session, &stats, &leaks.groups, by, more)?;
         return Ok(());

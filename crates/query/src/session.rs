@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_event::node::{Node, NodeId, ROOT, Truncation};
-use highwater_replay::{Options, Outcome, Until};
+use highwater_replay::{Evidence, Options, Outcome, Until};
 use highwater_symbols::{ModuleId, Symbolizer};
 use highwater_trace::model::{End, Mark, Meta, ModuleDef, NodeDef, RssSample, Step, ThreadDef, ThreadNo};
 use highwater_trace::reach::Scanned;
@@ -242,6 +242,7 @@ pub struct Session {
     inlining: Inlining,
     /// Found or read once.
     outcome: Option<Arc<Outcome>>,
+    evidence: Option<Arc<Evidence>>,
     leave_alone: bool,
 }
 
@@ -286,6 +287,7 @@ impl Session {
             replay: Options { sample, ..options.replay },
             inlining: options.inlining,
             outcome: None,
+            evidence: None,
             leave_alone: options.leave_alone,
         }
     }

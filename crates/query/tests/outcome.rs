@@ -9,7 +9,7 @@ use common::{extend, session, write};
 use highwater_query::{Ask, By, Filter, Metric, Session, SessionOptions, Survey};
 use highwater_replay::outcome::RULES;
 use highwater_replay::{Options, Outcome, Replay, Until};
-use highwater_trace::{Appended, Trace};
+use highwater_trace::{Appended, Kept, Trace};
 use proptest::prelude::*;
 
 /// By step, from the start.
@@ -20,12 +20,12 @@ fn brute(path: &Path) -> Outcome {
     heap.unwrap().outcome()
 }
 
-/// Where the outcome's block is: behind `before` bytes and the keyframes.
+/// Where the outcome's block is, and where the evidence's, which stands behind it.
 fn place(path: &Path) -> (usize, usize) {
     let bytes = std::fs::read(path).unwrap();
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let index = word(bytes.len() - 16) as usize;
-    (word(index + 40) as usize, index)
+    (word(index + 40) as usize, word(index + 16) as usize)
 }
 
 /// Makes every block of events unreadable.
@@ -108,15 +108,15 @@ fn a_damaged_outcome_is_not_used_and_is_replaced() {
         bytes[at] ^= 0x10;
         std::fs::write(&path, bytes).unwrap();
         let trace = Trace::open(&path).unwrap();
-        assert_eq!(trace.outcome(RULES).unwrap(), None, "byte {at}");
+        assert_eq!(trace.kept(Kept::Outcome, RULES).unwrap(), None, "byte {at}");
         assert_eq!(*session(&path).outcome().unwrap(), truth, "byte {at}");
     }
     let mut trace = Trace::open(&path).unwrap();
     trace.verify().unwrap();
     let warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(warnings, [format!("damaged block at offset {from} (outcome): it cannot be read")]);
-    assert_eq!(extend(&path), Appended { keyframes: 0, outcome: true });
-    assert!(Trace::open(&path).unwrap().outcome(RULES).unwrap().is_some());
+    assert_eq!(extend(&path), Appended { keyframes: 0, outcome: true, evidence: false });
+    assert!(Trace::open(&path).unwrap().kept(Kept::Outcome, RULES).unwrap().is_some());
     assert_eq!(*session(&path).outcome().unwrap(), truth);
 }
 
@@ -124,8 +124,8 @@ fn a_damaged_outcome_is_not_used_and_is_replaced() {
 fn append_wrong(path: &Path, rules: u32, bytes: Option<Vec<u8>>) {
     let trace = Trace::open(path).unwrap();
     let bytes = bytes.unwrap_or_else(|| Outcome::default().encode(&Options::default()));
-    let packed = trace.pack_outcome(rules, &bytes).unwrap();
-    assert!(trace.append(&[], Some(&packed)).outcome);
+    let packed = trace.pack(Kept::Outcome, rules, &bytes).unwrap();
+    assert!(trace.append(&[], &[packed]).outcome);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_outcome_by_other_rules_or_options_is_not_used() {
         std::fs::write(&path, &plain).unwrap();
         append_wrong(&path, rules, None);
         assert_eq!(*session(&path).outcome().unwrap(), truth, "{rules}");
-        assert_eq!(Trace::open(&path).unwrap().wants_outcome(RULES), wanted, "{rules}");
+        assert_eq!(Trace::open(&path).unwrap().wants(Kept::Outcome, RULES), wanted, "{rules}");
     }
     std::fs::write(&path, &plain).unwrap();
     let other = Options { remember_freed: 5, ..Options::default() };
@@ -166,11 +166,11 @@ fn an_outcome_larger_than_a_quarter_of_the_file_is_left_out() {
     let size = trace.file_size();
     let mut random = common::Random(3);
     let mut noise = |len: u64| -> Vec<u8> { (0..len).map(|_| random.below(256) as u8).collect() };
-    assert!(trace.pack_outcome(RULES, &noise(size / 3 - 64)).is_some());
-    assert!(trace.pack_outcome(RULES, &noise(size / 3 - 63)).is_none());
+    assert!(trace.pack(Kept::Outcome, RULES, &noise(size / 3 - 64)).is_some());
+    assert!(trace.pack(Kept::Outcome, RULES, &noise(size / 3 - 63)).is_none());
     // However well it packs: what unpacks to more than the file is not read.
-    assert!(trace.pack_outcome(RULES, &vec![0; size as usize]).is_some());
-    assert!(trace.pack_outcome(RULES, &vec![0; size as usize + 1]).is_none());
+    assert!(trace.pack(Kept::Outcome, RULES, &vec![0; size as usize]).is_some());
+    assert!(trace.pack(Kept::Outcome, RULES, &vec![0; size as usize + 1]).is_none());
 }
 
 #[test]
@@ -184,6 +184,6 @@ fn a_trace_with_a_warning_has_no_outcome() {
     bytes[32 + 64 + 2] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let trace = Trace::open(&path).unwrap();
-    assert!(!trace.warnings().is_empty() && !trace.wants_outcome(RULES + 1));
-    assert_eq!(trace.outcome(RULES).unwrap(), None);
+    assert!(!trace.warnings().is_empty() && !trace.wants(Kept::Outcome, RULES + 1));
+    assert_eq!(trace.kept(Kept::Outcome, RULES).unwrap(), None);
 }

@@ -297,7 +297,7 @@ fn leaks_views() {
     check("leaks.txt", &text);
     let live = session.live_at(Until::End).unwrap();
     let mut json = Vec::new();
-    let evidence = Evidence::collect(&mut session, Until::End, Slicing::Events).unwrap();
+    let evidence = Evidence::collect(&mut session, Slicing::Events).unwrap();
     let (rules, options) = (Suppressions::default(), rank::Options::default());
     let ranking = rank::rank(&mut session, &evidence, &Findings::default(), &rules, &options);
     let more = LeaksJson { blocks: Some(&live), ranking: Some(&ranking) };

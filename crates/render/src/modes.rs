@@ -221,7 +221,7 @@ mod tests {
         let rules = Suppressions::default();
         let live = (2313, vec![1668]);
 
-        let evidence = Evidence::collect(&mut session, Until::End, Slicing::Events).unwrap();
+        let evidence = Evidence::collect(&mut session, Slicing::Events).unwrap();
         for method in [rank::Method::All, rank::Method::Exit] {
             let options = rank::Options { method, ..rank::Options::default() };
             let found = rank::rank(&mut session, &evidence, &rank::Findings::default(), &rules, &options);
@@ -232,11 +232,12 @@ mod tests {
             let place = if method == rank::Method::All { "folded" } else { "suspects" };
             assert_eq!(sums(&leaks[place]), live, "{leaks:#}");
         }
-        let made: u64 = evidence.stacks.iter().map(|stack| stack.allocations).sum();
+        let made: u64 = evidence.stacks().map(|stack| stack.allocations).sum();
         assert_eq!(made, found.totals().allocations);
-        let (born, freed) = evidence.stacks[0].points.iter().fold((0, 0), |(born, freed), point| {
-            (born + u64::from(point.born), freed + u64::from(point.freed))
-        });
+        let (born, freed) =
+            evidence.stacks().next().unwrap().points.iter().fold((0, 0), |(born, freed), point| {
+                (born + u64::from(point.born), freed + u64::from(point.freed))
+            });
         assert_eq!((born, freed), (found.totals().allocations, found.totals().frees));
 
         let window = Window { name: String::new(), from: Until::Start, to: Until::End, until: Until::End };

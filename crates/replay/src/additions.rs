@@ -1,9 +1,10 @@
 //! What a replay of a whole trace adds to it: keyframes, which are made on the way,
-//! and its outcome.
+//! its outcome, and the evidence that leaks are ranked by.
 
-use highwater_trace::{Appended, Batch, GroupStart, KeyframePacker, PackedKeyframe, Trace};
+use highwater_trace::{Appended, Batch, GroupStart, Kept, KeyframePacker, PackedKeyframe, Trace};
 
-use crate::outcome::{Outcome, RULES};
+use crate::evidence::{self, Evidence};
+use crate::outcome::{self, Outcome};
 use crate::replay::{Options, Replay};
 use crate::watch::Watch;
 
@@ -19,6 +20,8 @@ pub struct Additions {
     next: u64,
     /// Is an outcome wanted?
     outcome: bool,
+    /// And evidence?
+    evidence: bool,
 }
 
 impl Watch for Additions {
@@ -44,8 +47,10 @@ impl Additions {
         if trace.event_count() < 2 * apart {
             return None;
         }
-        let (keyframes, outcome) = (trace.wants_keyframes(), trace.wants_outcome(RULES));
-        if !keyframes && !outcome {
+        let keyframes = trace.wants_keyframes();
+        let outcome = trace.wants(Kept::Outcome, outcome::RULES);
+        let evidence = trace.wants(Kept::Evidence, evidence::RULES);
+        if !keyframes && !outcome && !evidence {
             return None;
         }
         let starts = if keyframes { trace.group_starts() } else { Vec::new() };
@@ -57,7 +62,13 @@ impl Additions {
             apart,
             next: apart,
             outcome,
+            evidence,
         })
+    }
+
+    /// Has the trace no evidence by these rules?
+    pub fn wants_evidence(&self) -> bool {
+        self.evidence
     }
 
     fn before(&mut self, replay: &mut Replay, batch: &Batch) {
@@ -83,13 +94,23 @@ impl Additions {
 
     /// Appends what is sound to the trace, if it can be written. `replay` is the whole
     /// trace's, finished, with [what was left out](Replay::add_left_out), and was done
-    /// with these options; `found` is its outcome.
-    pub fn append(mut self, trace: &Trace, replay: &Replay, found: &Outcome, options: &Options) -> Appended {
+    /// with these options; `found` is its outcome, and `evidence` what was collected on
+    /// the way by numbers of events, if it was.
+    pub fn append(
+        mut self,
+        trace: &Trace,
+        replay: &Replay,
+        found: &Outcome,
+        evidence: Option<&Evidence>,
+        options: &Options,
+    ) -> Appended {
         self.packed.retain(|frame| replay.is_sound_from(frame.seqno()));
-        let outcome = match self.outcome {
-            true => trace.pack_outcome(RULES, &found.clone().encode(options)),
-            false => None,
-        };
-        trace.append(&self.packed, outcome.as_ref())
+        let outcome = self.outcome.then(|| found.clone().encode(options));
+        let evidence = evidence.filter(|_| self.evidence).and_then(|evidence| evidence.encode(options));
+        let pack = |what, rules, bytes: Option<Vec<u8>>| trace.pack(what, rules, &bytes?);
+        let kept =
+            [pack(Kept::Outcome, outcome::RULES, outcome), pack(Kept::Evidence, evidence::RULES, evidence)];
+        let kept: Vec<_> = kept.into_iter().flatten().collect();
+        trace.append(&self.packed, &kept)
     }
 }

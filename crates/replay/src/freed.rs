@@ -157,6 +157,18 @@ impl FreedRing {
         self.count.saturating_sub(self.limit as u64)
     }
 
+    /// All frees behind the event `seqno` that were not taken back, if all of them are
+    /// remembered.
+    pub fn after(&self, seqno: u64) -> Option<impl Iterator<Item = Freed> + '_> {
+        let oldest = self.oldest();
+        // The order of threads that was put right moves a free by no more than an epoch.
+        let reaches = |slot: &Slot| slot.seqno != u64::MAX && slot.seqno <= seqno;
+        let all = oldest == 0 || self.at(oldest).is_some_and(reaches);
+        let numbers = oldest..self.count;
+        let its = move |slot: &&Slot| slot.seqno != u64::MAX && slot.seqno > seqno;
+        all.then(|| numbers.filter_map(|number| self.at(number)).filter(its).map(Slot::freed))
+    }
+
     fn at(&self, number: u64) -> Option<&Slot> {
         self.ring.get((number % self.limit as u64) as usize)
     }

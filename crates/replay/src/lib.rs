@@ -20,6 +20,7 @@
 //! | [`feed`] | a trace's events into a replay, many at a time |
 //! | [`additions`] | keyframes and an outcome for the trace, made on the way |
 //! | [`outcome`] | what a finished replay says without its live blocks, in memory and as bytes |
+//! | [`evidence`] | what leaks are ranked by: each stack's course, lifetimes, what is left of it |
 //! | [`totals`] | what is counted: overall, a thread, a site |
 //! | [`live`] | the live set at an instant, survivors, the difference of two |
 //! | [`errors`] | double, invalid and mismatched frees |
@@ -42,6 +43,7 @@ mod block;
 mod contest;
 mod dense;
 pub mod errors;
+pub mod evidence;
 pub mod feed;
 mod freed;
 pub mod histogram;
@@ -68,6 +70,7 @@ mod properties;
 
 pub use additions::Additions;
 pub use errors::{AllocRecord, ErrorKind, FreeRecord, HeapError};
+pub use evidence::Evidence;
 pub use feed::Feed;
 pub use live::{LiveBlock, LiveDiff, diff};
 pub use outcome::Outcome;

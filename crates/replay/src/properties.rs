@@ -29,14 +29,14 @@ fn replay_unsure(steps: &[Step]) -> Replay {
 }
 
 /// One random decision: what, which address, size, thread, node, how much later.
-type Choice = (u8, u8, u16, u8, u8, u8);
+pub(crate) type Choice = (u8, u8, u16, u8, u8, u8);
 
-fn choices(len: usize) -> impl Strategy<Value = Vec<Choice>> {
+pub(crate) fn choices(len: usize) -> impl Strategy<Value = Vec<Choice>> {
     prop::collection::vec((any::<u8>(), 0u8..12, 0u16..300, 0u8..3, 1u8..6, 0u8..3), 0..len)
 }
 
 /// A stream with everything that a heap can do wrong.
-fn wild(choices: &[Choice]) -> Vec<Step> {
+pub(crate) fn wild(choices: &[Choice]) -> Vec<Step> {
     let mut steps = Vec::new();
     let (mut seqno, mut ns) = (0, 0);
     for &(what, slot, size, thread, node, later) in choices {

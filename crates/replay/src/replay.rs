@@ -26,7 +26,7 @@ use crate::sampling::Weight;
 use crate::series::Series;
 use crate::table::Table;
 use crate::totals::{SiteTotals, ThreadTotals, Totals};
-use crate::watch::{Act, Nobody, Watch};
+use crate::watch::{Nobody, Watch, Watched};
 use resume::Doubts;
 
 /// How many slab places all searches for the block around an address may look
@@ -245,21 +245,23 @@ impl Replay {
     /// [`Replay::feed_in`] while somebody looks on.
     #[inline]
     pub fn feed_watched<W: Watch>(&mut self, epoch: u32, step: &Step, watch: &mut W) {
-        if let Step::Event(event) = step {
-            self.announce(event, watch);
-        }
         if epoch != self.epoch {
             self.epoch = epoch;
             self.barrier();
         }
-        self.feed(step);
+        self.step(step, watch);
     }
 
     /// Takes in one step.
     #[inline]
     pub fn feed(&mut self, step: &Step) {
+        self.step(step, &mut Nobody);
+    }
+
+    #[inline]
+    fn step<W: Watch>(&mut self, step: &Step, watch: &mut W) {
         match step {
-            Step::Event(event) => self.event(event),
+            Step::Event(event) => self.event(event, watch),
             Step::Special { ns, thread, what } => self.special(*ns, *thread, what),
         }
     }
@@ -394,6 +396,28 @@ impl Replay {
         &self.series
     }
 
+    /// The totals of the stack with this number, by first allocations; `peak_*` may
+    /// be those of an earlier peak.
+    pub(crate) fn site_number(&self, site: u32) -> Option<&SiteTotals> {
+        self.sites.get(site as usize)
+    }
+
+    /// Time and seqno of the latest event.
+    pub(crate) fn latest(&self) -> (u64, u64) {
+        (self.totals.last_ns, self.seqno)
+    }
+
+    /// The blocks that are alive, as they stand in the table.
+    pub(crate) fn live_fields(&self) -> impl Iterator<Item = Fields> + '_ {
+        self.table.live().map(Block::fields)
+    }
+
+    /// The blocks that were given back after the event `seqno`, as far as the frees were
+    /// not taken back. `None` where there were more than are remembered.
+    pub(crate) fn freed_after(&self, seqno: u64) -> Option<impl Iterator<Item = Fields> + '_> {
+        self.freed.after(seqno).map(|freed| freed.map(|freed| freed.block.fields()))
+    }
+
     /// Bytes that the live set takes in this process.
     pub fn table_bytes(&self) -> usize {
         self.table.heap_bytes()
@@ -401,47 +425,13 @@ impl Replay {
 
     // ---- events ---------------------------------------------------------
 
-    fn event(&mut self, event: &Event) {
+    fn event<W: Watch>(&mut self, event: &Event, watch: &mut W) {
         let brief = brief_of(event);
         if let Op::Alloc { usable: Some(usable), .. } = event.op {
             self.usable.insert(event.seqno.min(MAX_SEQNO), usable);
         }
         let key = self.table.key(brief.addr);
-        self.brief(&brief, &key, event.seqno, event.op == Op::Free);
-    }
-
-    /// Says to `watch` what an event will do.
-    #[inline(always)]
-    fn announce<W: Watch>(&mut self, event: &Event, watch: &mut W) {
-        if W::EVENTS {
-            let key = self.table.key(event.addr);
-            self.announce_brief(&brief_of(event), &key, event.seqno, event.op == Op::Free, watch);
-        }
-    }
-
-    /// The same for an event with the key of its address.
-    #[inline(always)]
-    fn announce_brief<W: Watch>(
-        &mut self,
-        event: &Brief,
-        key: &Key,
-        seqno: u64,
-        is_free: bool,
-        watch: &mut W,
-    ) {
-        let act = match is_free {
-            false => Act::Made { site: self.site_at(event.node) },
-            true => match self.table.find_at(key, event.addr) {
-                Some(block) => Act::Freed {
-                    site: block.site(),
-                    size: block.size(),
-                    ns: block.ns(),
-                    seqno: block.seqno(),
-                },
-                None => Act::Nothing,
-            },
-        };
-        watch.event(self, event, seqno, act);
+        self.brief(&brief, &key, event.seqno, event.op == Op::Free, watch);
     }
 
     /// The number of a stack's totals, which are made where there are none.
@@ -456,7 +446,10 @@ impl Replay {
 
     /// Takes in an event; `key` is that of its address.
     #[inline(always)]
-    fn brief(&mut self, event: &Brief, key: &Key, seqno: u64, is_free: bool) {
+    fn brief<W: Watch>(&mut self, event: &Brief, key: &Key, seqno: u64, is_free: bool, watch: &mut W) {
+        if W::EVENTS {
+            watch.comes(self, event);
+        }
         // Merged times do not go back; where a damaged trace makes them, the
         // latest stands, so that no lifetime becomes negative.
         if self.fed == 0 {
@@ -477,15 +470,15 @@ impl Replay {
         let kind = if is_free { Kind::Free } else { Kind::Alloc };
         let at = self.log.push(event.addr, thread, family(event.api as u8), kind);
         if is_free {
-            self.free(event, key, seqno, thread, at);
+            self.free(event, key, seqno, thread, at, watch);
         } else {
-            self.alloc(event, key, seqno, thread, at);
+            self.alloc(event, key, seqno, thread, at, watch);
         }
         self.series.note(self.now, self.peak.live_bytes);
     }
 
     #[inline(always)]
-    fn alloc(&mut self, event: &Brief, key: &Key, seqno: u64, thread: u32, at: u32) {
+    fn alloc<W: Watch>(&mut self, event: &Brief, key: &Key, seqno: u64, thread: u32, at: u32, watch: &mut W) {
         let size = event.size.min(MAX_SIZE);
         let weight = self.weight(size, seqno);
         let (blocks, bytes) = (weight.blocks, weight.bytes);
@@ -515,6 +508,9 @@ impl Replay {
             site.live_bytes = site.live_bytes.wrapping_add(bytes);
             site.variance = site.variance.saturating_add(weight.variance);
             site.live_variance = site.live_variance.wrapping_add(weight.variance);
+            if W::EVENTS {
+                watch.made(event, &Watched { site: fields.site, totals: site, size, seqno, ns: 0, weight });
+            }
         }
         if let Some(totals) = self.threads.get_mut(thread as usize) {
             totals.allocations += blocks;
@@ -567,7 +563,7 @@ impl Replay {
     }
 
     #[inline(always)]
-    fn free(&mut self, event: &Brief, key: &Key, seqno: u64, thread: u32, at: u32) {
+    fn free<W: Watch>(&mut self, event: &Brief, key: &Key, seqno: u64, thread: u32, at: u32, watch: &mut W) {
         // Of a sample, what a failed realloc takes back may be more than there was yet.
         self.totals.frees = self.totals.frees.wrapping_add(1);
         let count = &mut self.totals.by_api[event.api as usize & 63];
@@ -593,6 +589,13 @@ impl Replay {
             self.count_frees(event.api, thread, others);
         }
         let temporary = self.released(&fields, thread);
+        if W::EVENTS
+            && let Some(totals) = self.sites.get(fields.site as usize)
+        {
+            let Fields { site, size, seqno, ns, .. } = fields;
+            let (ns, weight) = (self.now.saturating_sub(ns), self.weight(size, seqno));
+            watch.freed(event, &Watched { site, totals, size, seqno, ns, weight });
+        }
         self.freed.set_temporary(remembered, temporary);
         let end = End { thread, ns: self.now, temporary, free: Some(seqno) };
         if !self.contests.is_empty()

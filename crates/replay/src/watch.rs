@@ -3,40 +3,43 @@
 use highwater_trace::{Batch, Brief};
 
 use crate::replay::Replay;
+use crate::sampling::Weight;
+use crate::totals::SiteTotals;
 
-/// What an event does, known before it happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// It makes a block.
-    Made {
-        /// Number of its stack among [`Replay::sites`], in the order of first allocations.
-        site: u32,
-    },
-    /// It gives back a block.
-    Freed {
-        /// Number of the stack that made it, as above.
-        site: u32,
-        /// Requested bytes.
-        size: u64,
-        /// When it was made, ns.
-        ns: u64,
-        /// Seqno of its allocation.
-        seqno: u64,
-    },
-    /// It gives back what does not live, as far as that is known.
-    Nothing,
+/// A block that an event has made or given back.
+pub struct Watched<'a> {
+    /// Number of the stack that made it among [`Replay::sites`], in the order of first
+    /// allocations.
+    pub site: u32,
+    /// What that stack has now. (Of the peak it may not know yet.)
+    pub totals: &'a SiteTotals,
+    /// Requested bytes.
+    pub size: u64,
+    /// Seqno of its allocation.
+    pub seqno: u64,
+    /// How long it has lived, ns.
+    pub ns: u64,
+    /// What it stands for.
+    pub weight: Weight,
 }
 
 /// Looks on while events are fed to a replay.
 pub trait Watch {
-    /// Does it look at single events? Otherwise [`Watch::event`] is not called.
+    /// Does it look at single events? Otherwise only [`Watch::batch`] is called.
     const EVENTS: bool;
 
     /// A batch comes.
     fn batch(&mut self, _heap: &mut Replay, _batch: &Batch) {}
 
     /// An event comes: `heap` is as it is before.
-    fn event(&mut self, _heap: &Replay, _event: &Brief, _seqno: u64, _act: Act) {}
+    fn comes(&mut self, _heap: &Replay, _event: &Brief) {}
+
+    /// The event has made a block.
+    fn made(&mut self, _event: &Brief, _block: &Watched<'_>) {}
+
+    /// The event has given back a block. What it has to do with a block may not be known
+    /// before the end of its epoch: then nothing is said.
+    fn freed(&mut self, _event: &Brief, _block: &Watched<'_>) {}
 }
 
 /// Nobody.
@@ -58,12 +61,32 @@ impl<A: Watch, B: Watch> Watch for Both<'_, A, B> {
     }
 
     #[inline(always)]
-    fn event(&mut self, heap: &Replay, event: &Brief, seqno: u64, act: Act) {
+    fn comes(&mut self, heap: &Replay, event: &Brief) {
         if A::EVENTS {
-            self.0.event(heap, event, seqno, act);
+            self.0.comes(heap, event);
         }
         if B::EVENTS {
-            self.1.event(heap, event, seqno, act);
+            self.1.comes(heap, event);
+        }
+    }
+
+    #[inline(always)]
+    fn made(&mut self, event: &Brief, block: &Watched<'_>) {
+        if A::EVENTS {
+            self.0.made(event, block);
+        }
+        if B::EVENTS {
+            self.1.made(event, block);
+        }
+    }
+
+    #[inline(always)]
+    fn freed(&mut self, event: &Brief, block: &Watched<'_>) {
+        if A::EVENTS {
+            self.0.freed(event, block);
+        }
+        if B::EVENTS {
+            self.1.freed(event, block);
         }
     }
 }
@@ -75,16 +98,38 @@ mod tests {
     use highwater_event::api::ApiKind;
     use highwater_trace::model::{Event, Op, Step};
 
+    /// What an event did.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Did {
+        Nothing,
+        Made { site: u32, size: u64 },
+        Freed { site: u32, size: u64, seqno: u64, ns: u64 },
+    }
+
     #[derive(Default)]
-    struct Seen(Vec<(u64, Act)>);
+    struct Seen {
+        did: Vec<Did>,
+        /// Live blocks of the stack that the latest event was about.
+        live: Vec<u64>,
+    }
 
     impl Watch for Seen {
         const EVENTS: bool = true;
 
-        fn event(&mut self, heap: &Replay, event: &Brief, seqno: u64, act: Act) {
-            let lives = heap.block_at(event.addr).is_some();
-            assert_eq!(lives && event.api.is_free(), matches!(act, Act::Freed { .. }));
-            self.0.push((seqno, act));
+        fn comes(&mut self, _heap: &Replay, _event: &Brief) {
+            self.did.push(Did::Nothing);
+            self.live.push(0);
+        }
+
+        fn made(&mut self, _event: &Brief, block: &Watched<'_>) {
+            *self.did.last_mut().unwrap() = Did::Made { site: block.site, size: block.size };
+            *self.live.last_mut().unwrap() = block.totals.live_blocks;
+        }
+
+        fn freed(&mut self, _event: &Brief, block: &Watched<'_>) {
+            let Watched { site, size, seqno, ns, .. } = *block;
+            *self.did.last_mut().unwrap() = Did::Freed { site, size, seqno, ns };
+            *self.live.last_mut().unwrap() = block.totals.live_blocks;
         }
     }
 
@@ -102,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_is_what_happens() {
+    fn what_is_told_is_what_happened() {
         let events = events();
         let (mut batches, mut steps) = (Seen::default(), Seen::default());
         let (mut whole, mut single) = (Replay::new(Options::default()), Replay::new(Options::default()));
-        let (mut wanted, mut nodes) = (Vec::new(), Vec::new());
+        let (mut wanted, mut live, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
         for (epoch, events) in (1..).zip(events.chunks(1000)) {
             let first = u64::from(epoch - 1) * 1000;
             whole.feed_events(epoch, first, events, &mut batches);
@@ -119,24 +164,26 @@ mod tests {
                 }
                 let block = single.block_at(addr);
                 wanted.push(match block {
-                    _ if !free => Act::Made { site: site(&nodes, node).unwrap() },
-                    Some(block) => Act::Freed {
+                    _ if !free => Did::Made { site: site(&nodes, node).unwrap(), size },
+                    Some(block) => Did::Freed {
                         site: site(&nodes, block.node).unwrap(),
                         size: block.size,
-                        ns: block.ns,
                         seqno: block.seqno,
+                        ns: ns - block.ns,
                     },
-                    None => Act::Nothing,
+                    None => Did::Nothing,
                 });
                 let op = if free { Op::Free } else { Op::Alloc { size, usable: None } };
                 let event = Event { seqno, ns, stamp, thread, op, api, addr, node, pair: None };
                 single.feed_watched(epoch, &Step::Event(event), &mut steps);
+                let node = if free { block.map(|block| block.node) } else { Some(node) };
+                live.push(node.map_or(0, |node| single.site(node).unwrap().live_blocks));
             }
         }
-        assert!(wanted.contains(&Act::Nothing));
-        assert!(wanted.iter().any(|act| matches!(act, Act::Freed { .. })));
-        assert!(batches.0.iter().map(|(_, act)| *act).eq(wanted));
-        assert_eq!(batches.0, steps.0);
+        assert!(wanted.contains(&Did::Nothing));
+        assert!(wanted.iter().any(|did| matches!(did, Did::Freed { .. })));
+        assert_eq!((&batches.did, &batches.live), (&wanted, &live));
+        assert_eq!((&steps.did, &steps.live), (&wanted, &live));
         assert!(whole.sites().map(|site| site.node).eq(nodes));
     }
 }

@@ -26,6 +26,8 @@ pub enum BlockKind {
     Reach = 8,
     /// What a replay of the whole trace found.
     Outcome = 9,
+    /// What it found that leaks are ranked by.
+    Evidence = 10,
 }
 
 impl BlockKind {
@@ -41,6 +43,7 @@ impl BlockKind {
             7 => BlockKind::Index,
             8 => BlockKind::Reach,
             9 => BlockKind::Outcome,
+            10 => BlockKind::Evidence,
             _ => return None,
         })
     }
@@ -57,6 +60,7 @@ impl BlockKind {
             BlockKind::Index => "index",
             BlockKind::Reach => "reachability scan",
             BlockKind::Outcome => "outcome",
+            BlockKind::Evidence => "evidence",
         }
     }
 }

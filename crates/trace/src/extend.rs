@@ -1,4 +1,4 @@
-//! Keyframes and an outcome for a finished trace: made on the way through a whole
+//! Keyframes, an outcome and evidence for a finished trace: made on the way through a whole
 //! replay, and appended behind what is there, with a new index and trailer.
 
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use crate::frame::{BLOCK_HEADER, BlockHeader, Packed, Packer, TRAILER, parse_tra
 use crate::index::KeyframeRef;
 use crate::keyframe::{BLOCKS_A_PART, ThreadState, put_live, put_threads};
 use crate::model::{EndedHow, LiveBlock};
-use crate::outcome::PackedOutcome;
+use crate::outcome::{Kept, PackedOutcome};
 use crate::reader::Trace;
 
 /// A place for a keyframe: the beginning of a group.
@@ -48,6 +48,8 @@ pub struct Appended {
     pub keyframes: usize,
     /// An outcome.
     pub outcome: bool,
+    /// Evidence.
+    pub evidence: bool,
 }
 
 /// Packs keyframes.
@@ -128,20 +130,16 @@ impl Trace {
         starts
     }
 
-    /// Appends keyframes and an outcome with a new index and trailer, if this may be
+    /// Appends keyframes and what is to be kept with a new index and trailer, if this may be
     /// done: if the file can be written, is still the one that was opened, and nobody
     /// else is at it. Its modification time stays. Where writing fails the file
     /// becomes as it was. Keyframes are taken in their order as long as all
-    /// together are at most a quarter of the file, the outcome not counted.
-    pub fn append(&self, frames: &[PackedKeyframe], outcome: Option<&PackedOutcome>) -> Appended {
-        self.try_append(frames, outcome).unwrap_or_default()
+    /// together are at most a quarter of the file, the rest not counted.
+    pub fn append(&self, frames: &[PackedKeyframe], kept: &[PackedOutcome]) -> Appended {
+        self.try_append(frames, kept).unwrap_or_default()
     }
 
-    fn try_append(
-        &self,
-        frames: &[PackedKeyframe],
-        outcome: Option<&PackedOutcome>,
-    ) -> Result<Appended, TraceError> {
+    fn try_append(&self, frames: &[PackedKeyframe], kept: &[PackedOutcome]) -> Result<Appended, TraceError> {
         let nothing = Appended::default();
         let path = self.path();
         let failed = |source| self.source.error(self.size, source);
@@ -168,26 +166,28 @@ impl Trace {
             None => false,
         };
         let taken: Vec<&PackedKeyframe> = frames.iter().filter(fits).collect();
-        if taken.is_empty() && outcome.is_none() {
+        if taken.is_empty() && kept.is_empty() {
             return Ok(nothing);
         }
-        if let Err(source) = self.write_appended(&file, &taken, outcome) {
+        if let Err(source) = self.write_appended(&file, &taken, kept) {
             let _ = file.set_len(self.size);
             return Err(failed(source));
         }
         if let Ok(modified) = there.modified() {
             let _ = file.set_modified(modified);
         }
-        Ok(Appended { keyframes: taken.len(), outcome: outcome.is_some() })
+        let has = |what| kept.iter().any(|kept| kept.what == what);
+        let (outcome, evidence) = (has(Kept::Outcome), has(Kept::Evidence));
+        Ok(Appended { keyframes: taken.len(), outcome, evidence })
     }
 
-    /// Writes keyframes and an outcome behind what is there, then the index and the
-    /// trailer.
+    /// Writes keyframes and what is to be kept behind what is there, then the index and
+    /// the trailer.
     fn write_appended(
         &self,
         file: &File,
         frames: &[&PackedKeyframe],
-        outcome: Option<&PackedOutcome>,
+        kept: &[PackedOutcome],
     ) -> std::io::Result<()> {
         let mut index = self.index.clone();
         let (mut out, mut offset) = (Vec::new(), self.size);
@@ -206,8 +206,8 @@ impl Trace {
                 offset += out.len() as u64;
             }
         }
-        if let Some(PackedOutcome(packed)) = outcome {
-            index.outcome = Some(offset);
+        for PackedOutcome { what, packed } in kept {
+            index.kept[*what as usize] = Some(offset);
             out.clear();
             packed.place(&mut out, offset, self.source.file_id);
             file.write_all_at(&out, offset)?;
@@ -217,7 +217,8 @@ impl Trace {
             kind: BlockKind::Index as u8,
             count: index.groups.len() as u32,
             first: self.event_count(),
-            last: index.outcome.unwrap_or(0),
+            last: index.kept[Kept::Outcome as usize].unwrap_or(0),
+            serial: index.kept[Kept::Evidence as usize].unwrap_or(0),
             ..BlockHeader::default()
         };
         out.clear();

@@ -38,8 +38,9 @@ pub(crate) struct Index {
     pub definitions: Vec<u64>,
     pub groups: Vec<GroupRef>,
     pub keyframes: Vec<KeyframeRef>,
-    /// The latest outcome's; it stands in the header of the index's block.
-    pub outcome: Option<u64>,
+    /// The latest of each thing [kept](crate::Kept); these stand in the header of the
+    /// index's block.
+    pub kept: [Option<u64>; 2],
 }
 
 impl Index {
@@ -126,7 +127,7 @@ mod tests {
                 GroupRef { offset: 70, end: 71, serial: 1, first_seqno: 5, first: 3, ..group },
             ],
             keyframes: vec![KeyframeRef { offset: 60, seqno: 5, stamp: 9, part: 0, parts: 1 }],
-            outcome: None,
+            kept: [None; 2],
         };
         let bytes = index.encode();
         assert_eq!(Index::decode(&bytes), Some(index));

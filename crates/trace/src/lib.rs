@@ -46,7 +46,7 @@ pub use error::{BlockKind, TraceError, Warning};
 pub use extend::{Appended, GroupStart, KeyframePacker, PackedKeyframe};
 pub use frame::FORMAT_VERSION;
 pub use keyframe::{Keyframe, ThreadState};
-pub use outcome::PackedOutcome;
+pub use outcome::{Kept, PackedOutcome};
 pub use reader::Trace;
 pub use recording::Recording;
 pub use steps::{Batch, Brief, Steps};

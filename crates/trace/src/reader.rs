@@ -15,6 +15,7 @@ use crate::keyframe::{Keyframe, ThreadState, read_live};
 use crate::left_out::LeftOut;
 use crate::model::{End, Mark, Meta, ModuleDef, NameDef, Note, Renumbered, RssSample, ThreadDef, ThreadNo};
 use crate::nodes::Nodes;
+use crate::outcome::Kept;
 use crate::reach::{self, LEAK_CHECK, Reach, ScanRef, Scanned};
 use crate::scan::{Buffers, GroupBlocks, Source, info};
 use crate::steps::Steps;
@@ -394,11 +395,13 @@ impl Trace {
             let kind = Some(BlockKind::Reach);
             found.push(Warning::Damaged { offset, kind, events: 0, what: "it cannot be read" });
         }
-        if let Some(offset) = self.index.outcome
-            && self.outcome_at(offset)?.is_none()
-        {
-            let kind = Some(BlockKind::Outcome);
-            found.push(Warning::Damaged { offset, kind, events: 0, what: "it cannot be read" });
+        for what in Kept::EACH {
+            if let Some(offset) = self.index.kept[what as usize]
+                && self.kept_at(what, offset)?.is_none()
+            {
+                let kind = Some(what.kind());
+                found.push(Warning::Damaged { offset, kind, events: 0, what: "it cannot be read" });
+            }
         }
         for warning in found {
             if !self.warnings.contains(&warning) {
@@ -519,7 +522,7 @@ impl Trace {
         };
         let mut index = if sound { Index::decode(&raw).filter(fits) } else { None };
         if let Some(index) = &mut index {
-            index.outcome = Some(header.last).filter(|&at| at > 0 && at < offset);
+            index.kept = [header.last, header.serial].map(|at| Some(at).filter(|&at| at > 0 && at < offset));
         }
         Ok(index)
     }
@@ -656,7 +659,8 @@ impl Trace {
                         self.scanned_at = Some(at);
                     }
                 }
-                Some(BlockKind::Outcome) => self.index.outcome = Some(at),
+                Some(BlockKind::Outcome) => self.index.kept[Kept::Outcome as usize] = Some(at),
+                Some(BlockKind::Evidence) => self.index.kept[Kept::Evidence as usize] = Some(at),
                 Some(BlockKind::End) => {}
                 None => self.damaged(at, None, 0, "a kind that this version does not know"),
             }

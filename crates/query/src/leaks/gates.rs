@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use highwater_event::node::NodeId;
 use highwater_replay::sampling::{count_error95, error95};
-use highwater_replay::{ErrorKind, Outcome, SiteTotals, Until};
+use highwater_replay::{ErrorKind, Outcome, SiteTotals};
 
 use super::baseline::{Baseline, Tolerance};
 use super::budget::{SiteBudget, Taken};
@@ -378,7 +378,7 @@ impl Check<'_> {
 
     /// The sites that grow, or why that cannot be told.
     fn growth(&mut self, rules: &Suppressions) -> Result<Result<Vec<Group>, String>, QueryError> {
-        let evidence = Evidence::collect(self.session, Until::End, Slicing::Events)?;
+        let evidence = Evidence::collect(self.session, Slicing::Events)?;
         let options = rank::Options { method: rank::Method::Growth, ..rank::Options::default() };
         let ranking = rank::rank(self.session, &evidence, &rank::Findings::default(), rules, &options);
         let grows =

@@ -6,13 +6,13 @@
 //! product, over the ages before, of the share that was not freed there among
 //! those that came so far.
 
-/// Buckets: lifetimes of 2^63 ns and more share the last.
-const BUCKETS: usize = 64;
+use highwater_replay::evidence::Lived;
+use highwater_replay::evidence::lifetimes::{BUCKETS, bucket, stale_age, upper};
+
 /// Frees (seen, not stood for by a sample) below which a site has no lifetimes of its own to go by.
 pub const MIN_FREES: u64 = 16;
-/// A block is stale from so many times the age that 99 of 100 freed blocks did
-/// not reach. Buckets are powers of two, so four means at least two.
-const TIMES: u64 = 4;
+/// A block is stale from an age that 99 of 100 freed blocks did not reach by far.
+const USUAL: f64 = 0.99;
 /// Of the blocks that became so old, at least this share must be alive still:
 /// else they are merely old, and will be freed as those before.
 const HELD: f64 = 0.8;
@@ -32,11 +32,6 @@ impl Default for Lifetimes {
     }
 }
 
-#[inline]
-fn bucket(ns: u64) -> usize {
-    (64 - ns.leading_zeros() as usize).min(BUCKETS - 1)
-}
-
 impl Lifetimes {
     /// Counts a freed block.
     #[inline]
@@ -53,13 +48,15 @@ impl Lifetimes {
         self.seen += 1;
     }
 
-    /// Adds another site's.
-    pub fn merge(&mut self, other: &Lifetimes) {
-        for (mine, theirs) in self.freed.iter_mut().zip(other.freed) {
-            *mine = mine.saturating_add(theirs);
+    /// Adds those of a stack.
+    pub fn merge(&mut self, other: &Lived<'_>) {
+        for &(at, blocks) in other.buckets {
+            if let Some(mine) = self.freed.get_mut(usize::from(at)) {
+                *mine = mine.saturating_add(blocks);
+            }
         }
-        self.count += other.count;
-        self.seen += other.seen;
+        self.count = self.count.saturating_add(other.count);
+        self.seen = self.seen.saturating_add(other.seen);
     }
 
     /// Freed blocks.
@@ -70,6 +67,10 @@ impl Lifetimes {
     /// The age that `share` of the freed blocks did not outlive, as the upper end
     /// of its bucket, ns. `None` without any.
     pub fn quantile(&self, share: f64) -> Option<u64> {
+        self.quantile_bucket(share).map(upper)
+    }
+
+    fn quantile_bucket(&self, share: f64) -> Option<usize> {
         let total: u64 = self.freed.iter().map(|&count| u64::from(count)).sum();
         if total == 0 {
             return None;
@@ -79,7 +80,7 @@ impl Lifetimes {
         for (at, &count) in self.freed.iter().enumerate() {
             so_far += u64::from(count);
             if so_far >= needed {
-                return Some((1u64 << at).saturating_sub(1).max(1));
+                return Some(at);
             }
         }
         None
@@ -88,10 +89,13 @@ impl Lifetimes {
     /// From this age on a live block is stale, ns. `None` where too few blocks
     /// were freed to tell.
     pub fn stale_age(&self) -> Option<u64> {
-        if self.seen < MIN_FREES {
-            return None;
-        }
-        Some(self.quantile(0.99)?.saturating_mul(TIMES))
+        self.stale_bucket().map(stale_age)
+    }
+
+    /// The bucket by which it is: its blocks are of greater
+    /// [classes](highwater_replay::evidence::lifetimes::class).
+    pub fn stale_bucket(&self) -> Option<usize> {
+        if self.seen < MIN_FREES { None } else { self.quantile_bucket(USUAL) }
     }
 
     /// How many blocks were freed at this age or older (by buckets: none is
@@ -139,7 +143,7 @@ pub fn stale(freed: &Lifetimes, blocks: u64, bytes: u64) -> Option<Stale> {
     if blocks == 0 {
         return None;
     }
-    let held = blocks as f64 / (blocks + freed.freed_after(age)) as f64;
+    let held = blocks as f64 / blocks.saturating_add(freed.freed_after(age)) as f64;
     (held >= HELD).then_some(Stale { blocks, bytes, age, held })
 }
 
@@ -191,7 +195,7 @@ mod tests {
         assert_eq!(freed.freed_after(8), 3);
         assert_eq!(freed.freed_after(9), 1);
         let mut both = freed.clone();
-        both.merge(&freed);
-        assert_eq!(both.count(), 12);
+        both.merge(&Lived { count: 7, seen: 6, buckets: &[(4, 5), (63, 2)] });
+        assert_eq!((both.count(), both.freed_after(9)), (13, 3));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use highwater_replay::outcome::RULES;
+use highwater_replay::evidence::{self, Collector, Slicing};
 use highwater_replay::watch::{Both, Nobody, Watch};
-use highwater_replay::{Additions, Feed, LiveBlock, Options, Outcome, Replay, Until};
-use highwater_trace::model::Step;
-use highwater_trace::{Steps, Trace, TraceError};
+use highwater_replay::{Additions, Evidence, Feed, LiveBlock, Options, Outcome, Replay, Until, outcome};
+use highwater_trace::model::{EndedHow, Step};
+use highwater_trace::{Kept, Steps, Trace, TraceError};
 
 use super::{QueryError, Session, Source, StepStream};
 
@@ -119,8 +119,18 @@ fn entry(trace: &Trace, until: Until, options: Options) -> Result<(Steps<'_>, Re
 
 /// What an earlier replay of the whole trace found, if the trace has it.
 fn stored(trace: &Trace, options: &Options) -> Result<Option<Outcome>, TraceError> {
-    let bytes = trace.outcome(RULES)?;
+    let bytes = trace.kept(Kept::Outcome, outcome::RULES)?;
     Ok(bytes.and_then(|bytes| Outcome::decode(&bytes, options)))
+}
+
+/// The evidence that it collected, if the trace has it; `found` is its outcome.
+fn stored_evidence(
+    trace: &Trace,
+    found: &Outcome,
+    options: &Options,
+) -> Result<Option<Evidence>, TraceError> {
+    let bytes = trace.kept(Kept::Evidence, evidence::RULES)?;
+    Ok(bytes.and_then(|bytes| Evidence::decode(&bytes, options, found.sites().len())))
 }
 
 impl Session {
@@ -144,61 +154,108 @@ impl Session {
                 self.outcome = Some(Arc::clone(&found));
                 Ok(found)
             }
-            None => Ok(self.replay_whole(&mut Nobody)?.1),
+            None => {
+                self.replay_whole(None)?;
+                self.outcome()
+            }
         }
+    }
+
+    /// What the whole trace tells that leaks are ranked by, besides its
+    /// [outcome](Session::outcome), and found as that is.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn evidence(&mut self) -> Result<Arc<Evidence>, QueryError> {
+        if self.evidence.is_none() {
+            let source = self.source();
+            if let Source::Trace(trace) = &*source {
+                if self.outcome.is_none() {
+                    self.outcome = stored(trace, &self.replay)?.map(Arc::new);
+                }
+                if let Some(found) = &self.outcome {
+                    self.evidence = stored_evidence(trace, found, &self.replay)?.map(Arc::new);
+                }
+            }
+        }
+        match &self.evidence {
+            Some(evidence) => Ok(Arc::clone(evidence)),
+            None => Ok(self.evidence_by(Slicing::Events)?.1),
+        }
+    }
+
+    /// The same by slices of whatever kind, from the events; and the heap at the end.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn evidence_by(&mut self, slicing: Slicing) -> Result<(Replay, Arc<Evidence>), QueryError> {
+        let (heap, evidence) = self.replay_whole(Some(slicing))?;
+        // Who asks for evidence gets some: the collector does not give up then.
+        let evidence = Arc::new(evidence.unwrap_or_default());
+        if slicing == Slicing::Events {
+            self.evidence = Some(Arc::clone(&evidence));
+        }
+        Ok((heap, evidence))
     }
 
     /// Replays the whole trace. What was wrong with its parts is in
     /// [`Facts::warnings`](super::Facts::warnings) afterwards. A large trace that
-    /// is finished gets what it has not of keyframes and of the [outcome](Session::outcome),
-    /// if it can be written: from then on instants and windows are answered without
-    /// reading the rest, and what is of the whole without reading any event.
+    /// is finished gets what it has not of keyframes, of the [outcome](Session::outcome)
+    /// and of the [evidence](Session::evidence), if it can be written: from then on instants
+    /// and windows are answered without reading the rest, and what is of the whole without
+    /// reading any event.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn replay(&mut self) -> Result<Replay, QueryError> {
-        Ok(self.replay_whole(&mut Nobody)?.0)
+        Ok(self.replay_whole(None)?.0)
     }
 
-    /// The same while somebody looks on.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn watch<W: Watch>(&mut self, watch: &mut W) -> Result<Replay, QueryError> {
-        Ok(self.replay_whole(watch)?.0)
-    }
-
-    fn replay_whole<W: Watch>(&mut self, watch: &mut W) -> Result<(Replay, Arc<Outcome>), QueryError> {
+    /// The same with the evidence that was collected on the way: by `slicing` where
+    /// somebody asks for it.
+    fn replay_whole(&mut self, asked: Option<Slicing>) -> Result<(Replay, Option<Evidence>), QueryError> {
         let source = self.source();
         let additions = match &*source {
             Source::Trace(trace) if !self.leave_alone => Additions::new(trace),
             _ => None,
         };
-        let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
-        let additions = match additions {
-            Some(mut additions) => {
-                let mut both = Both(&mut additions, watch);
-                stream.go_on_watched(&mut heap, Until::End, self.facts.events, &mut both)?;
-                Some(additions)
-            }
-            None => {
-                stream.go_on_watched(&mut heap, Until::End, self.facts.events, watch)?;
-                None
-            }
+        let in_passing = additions.as_ref().is_some_and(Additions::wants_evidence);
+        let collector = match asked {
+            Some(slicing) => Some(Collector::new(slicing)),
+            None => in_passing.then(Collector::in_passing),
         };
+        let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
+        let mut watches = (additions, collector);
+        let events = self.facts.events;
+        match &mut watches {
+            (Some(a), Some(b)) => stream.go_on_watched(&mut heap, Until::End, events, &mut Both(a, b))?,
+            (Some(additions), None) => stream.go_on_watched(&mut heap, Until::End, events, additions)?,
+            (None, Some(collector)) => stream.go_on_watched(&mut heap, Until::End, events, collector)?,
+            (None, None) => stream.go_on(&mut heap, Until::End, events)?,
+        }
         heap.finish();
+        self.learn_from(&stream);
+        let exits = self.facts.end.as_ref().is_some_and(|end| end.how == EndedHow::Exit);
+        let mut evidence = watches.1.and_then(|collector| collector.finish(&heap, exits));
+        if asked.is_some()
+            && let Some(evidence) = &mut evidence
+            && let Some(seqno) = evidence.needs()
+        {
+            evidence.hold(&self.replay_until(Until::Seqno(seqno))?);
+        }
         if let Source::Trace(trace) = &*source {
             heap.add_left_out(trace.left_out());
         }
         let found = Arc::new(heap.outcome());
-        if let (Some(additions), Stream::Trace(feed), Source::Trace(trace)) = (additions, &stream, &*source)
+        if let (Some(additions), Stream::Trace(feed), Source::Trace(trace)) = (watches.0, &stream, &*source)
             && feed.steps().warnings().is_empty()
         {
-            additions.append(trace, &heap, &found, &self.replay);
+            let by_events = matches!(asked, None | Some(Slicing::Events));
+            let evidence = evidence.as_ref().filter(|_| by_events);
+            additions.append(trace, &heap, &found, evidence, &self.replay);
         }
-        self.learn_from(&stream);
-        self.outcome = Some(Arc::clone(&found));
-        Ok((heap, found))
+        self.outcome = Some(found);
+        Ok((heap, evidence))
     }
 
     /// Replays the trace up to an instant. The result is not
@@ -211,19 +268,6 @@ impl Session {
         let source = self.source();
         let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
         stream.go_on(&mut heap, until, self.facts.events)?;
-        self.learn_from(&stream);
-        Ok(heap)
-    }
-
-    /// Replays the trace up to an instant while somebody looks on. The result is not
-    /// [finished](Replay::finish).
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn watch_until<W: Watch>(&mut self, until: Until, watch: &mut W) -> Result<Replay, QueryError> {
-        let source = self.source();
-        let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
-        stream.go_on_watched(&mut heap, until, self.facts.events, watch)?;
         self.learn_from(&stream);
         Ok(heap)
     }

@@ -136,6 +136,7 @@ impl Made {
             replay: Options { sample, ..Options::default() },
             inlining: Inlining::Shown,
             outcome: None,
+            evidence: None,
             leave_alone: false,
         }
     }

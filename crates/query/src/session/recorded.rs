@@ -95,6 +95,7 @@ impl Session {
             replay: options.replay,
             inlining: options.inlining,
             outcome: None,
+            evidence: None,
             leave_alone: false,
         }
     }

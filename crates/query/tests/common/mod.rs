@@ -5,6 +5,8 @@ use std::path::Path;
 use highwater_event::api::ApiKind;
 use highwater_event::codec::{Encoder, MAX_RECORD, Record, SpecialKind, State};
 use highwater_query::{Session, SessionOptions};
+use highwater_replay::evidence::{Collector, Slicing};
+use highwater_replay::watch::Both;
 use highwater_replay::{Additions, Feed, Options, Replay, Until};
 use highwater_trace::model::{ClockPoint, End, EndedHow, EventBlock, Meta};
 use highwater_trace::{Appended, Compression, Trace, Writer, WriterOptions};
@@ -128,14 +130,17 @@ pub fn write(path: &Path, seed: u64, epochs: u64, threads: u32) {
     writer.finish(&End { how: EndedHow::Exit, ..End::default() }).unwrap();
 }
 
-/// Appends keyframes at all group starts that have room, and the outcome.
+/// Appends keyframes at all group starts that have room, the outcome and the evidence.
 pub fn extend(path: &Path) -> Appended {
     let trace = Trace::open(path).unwrap();
     let mut additions = Additions::at_least_apart(&trace, 1).expect("it has none");
     let mut heap = Replay::new(Options::default());
-    Feed::new(trace.steps()).go_on_watched(&mut heap, Until::End, 0, &mut additions).unwrap();
+    let mut collector = Collector::new(Slicing::Events);
+    let mut both = Both(&mut additions, &mut collector);
+    Feed::new(trace.steps()).go_on_watched(&mut heap, Until::End, 0, &mut both).unwrap();
     heap.finish();
-    additions.append(&trace, &heap, &heap.outcome(), &Options::default())
+    let evidence = collector.finish(&heap, true);
+    additions.append(&trace, &heap, &heap.outcome(), evidence.as_ref(), &Options::default())
 }
 
 /// Opens a trace and adds nothing to it.

@@ -3,7 +3,6 @@ use highwater_query::leaks::evidence::{Evidence, Slicing};
 use highwater_query::leaks::rank::{self, Findings, Options};
 use highwater_query::leaks::suppressions::Suppressions;
 use highwater_query::session::made::Made;
-use highwater_replay::Until;
 use highwater_trace::model::MemoryLimit;
 use serde_json::Value;
 
@@ -20,8 +19,8 @@ fn limited(leaks: u64, limit: Option<u64>, recorded: Vec<MemoryLimit>) -> (Strin
     }
     made.facts.meta.memory_limits = recorded;
     let mut session = made.session();
-    let evidence = Evidence::collect(&mut session, Until::End, Slicing::Events).unwrap();
-    let stats = Stats::collect(&session, &evidence.replay.outcome());
+    let evidence = Evidence::collect(&mut session, Slicing::Events).unwrap();
+    let stats = Stats::collect(&session, &evidence.found);
     let options = Options { limit, ..Options::default() };
     let rules = Suppressions::default();
     let ranking = rank::rank(&mut session, &evidence, &Findings::default(), &rules, &options);

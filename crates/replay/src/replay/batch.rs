@@ -44,9 +44,9 @@ impl Replay {
 
     /// Takes in consecutive events of one epoch, the first of them with this seqno.
     pub(crate) fn feed_events<W: Watch>(&mut self, epoch: u32, seqno: u64, events: &[Brief], watch: &mut W) {
-        let mut turns = !events.is_empty() && epoch != self.epoch;
-        if turns && !W::EVENTS {
-            self.turn(epoch, &mut turns);
+        if !events.is_empty() && epoch != self.epoch {
+            self.epoch = epoch;
+            self.barrier();
         }
         // What the events before stand for was asked for in turn: lines of the index
         // two pieces ahead, blocks one piece ahead.
@@ -62,27 +62,11 @@ impl Replay {
             next.look(&self.table, pieces.next());
             ahead.prefetch_blocks(&self.table);
             for (event, key) in behind.events.iter().zip(&behind.keys) {
-                if W::EVENTS {
-                    self.announce_brief(event, key, seqno, event.api.is_free(), watch);
-                    if turns {
-                        self.turn(epoch, &mut turns);
-                    }
-                }
-                self.brief(event, key, seqno, event.api.is_free());
+                self.brief(event, key, seqno, event.api.is_free(), watch);
                 seqno += 1;
             }
             behind = std::mem::replace(&mut ahead, next);
         }
-    }
-}
-
-impl Replay {
-    /// Begins an epoch.
-    #[cold]
-    fn turn(&mut self, epoch: u32, turns: &mut bool) {
-        *turns = false;
-        self.epoch = epoch;
-        self.barrier();
     }
 }
 

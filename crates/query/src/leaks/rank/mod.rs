@@ -294,7 +294,7 @@ pub fn rank(
     }
     ranking.scanned = run.scanned;
     ranking.heap = signs::heap_growth(evidence);
-    ranking.heap_bytes = evidence.replay.totals().live_bytes;
+    ranking.heap_bytes = evidence.found.totals().live_bytes;
     let recorded = session.facts().meta.memory_limits.first();
     ranking.limit = match (options.limit, recorded) {
         (Some(bytes), _) => Some(Limit { bytes, of: None }),

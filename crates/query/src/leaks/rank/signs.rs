@@ -61,11 +61,14 @@ impl<'a> Run<'a> {
         findings: &Findings,
         options: &Options,
     ) -> Run<'a> {
-        let slices = evidence.last_slice as usize + 1;
-        let times = evidence.slices.iter().take(slices).map(|slice| slice.ns as f64 / 1e9).collect();
+        let slices = evidence.last_slice() as usize + 1;
+        let times = evidence.slices().iter().take(slices).map(|slice| slice.ns as f64 / 1e9).collect();
         let counted = |of: fn(&crate::leaks::evidence::Point) -> u32| -> u64 {
-            let stacks = evidence.stacks.iter().flat_map(|stack| &stack.points);
-            stacks.filter(|point| point.slice <= evidence.last_slice).map(|point| u64::from(of(point))).sum()
+            let points = evidence.stacks().flat_map(|stack| stack.points);
+            points
+                .filter(|point| point.slice <= evidence.last_slice())
+                .map(|point| u64::from(of(point)))
+                .sum()
         };
         let (born, freed) = (counted(|point| point.born), counted(|point| point.freed));
         Run {
@@ -74,7 +77,7 @@ impl<'a> Run<'a> {
             scanned: findings.reach.is_some(),
             windows: findings.windows,
             long: slices >= MIN_SLICES,
-            sampled: evidence.replay.totals().sampled.rate > 0,
+            sampled: evidence.found.totals().sampled.rate > 0,
             trend: options.trend,
             times,
             churn: freed as f64 / (born + freed).max(1) as f64,
@@ -220,7 +223,7 @@ impl Signs {
             growth: if run.evidence.levels { growth(run, &spread, &levels, first) } else { None },
             stale: lifetimes::stale(&site.lifetimes, site.old.0, site.old.1),
             usual_age: site.lifetimes.quantile(0.99),
-            oldest_age: run.evidence.now_ns.saturating_sub(site.oldest_ns),
+            oldest_age: run.evidence.now_ns().saturating_sub(site.oldest_ns),
             found: site.found,
             at_start: run.long && last < slices / 8,
         }
@@ -264,7 +267,8 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
         born[epoch_of(at).min(EPOCHS - 1)] += made;
     }
     for (&slice, &blocks) in &site.survivors {
-        alive[epoch_of(slice as usize).min(EPOCHS - 1)] += blocks;
+        let alive = &mut alive[epoch_of(slice as usize).min(EPOCHS - 1)];
+        *alive = alive.saturating_add(blocks);
     }
     let closed = epoch_of(first).min(EPOCHS - OPEN)..EPOCHS - OPEN;
     let (born, alive) = (&born[closed.clone()], &alive[closed.clone()]);
@@ -279,7 +283,7 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
     let (mut again, mut all) = (0u64, 0u64);
     for &(from, to, blocks) in site.spans.values() {
         all = all.saturating_add(blocks);
-        if to - from >= life.div_ceil(2) {
+        if to.saturating_sub(from) >= life.div_ceil(2) {
             again = again.saturating_add(blocks);
         }
     }
@@ -290,7 +294,7 @@ fn survivors(spread: &Spread, site: &Site<'_>, first: usize) -> Survivors {
         since,
         with,
         of: closed.len(),
-        blocks: alive.iter().sum(),
+        blocks: alive.iter().copied().fold(0, u64::saturating_add),
         share: with as f64 / closed.len().max(LEAST) as f64,
         evenness: evenness(rates()),
         steadiness: evenness(alive.iter().map(|&alive| alive as f64)),
@@ -334,10 +338,10 @@ pub fn heap_growth(evidence: &Evidence) -> Option<Growth> {
     if !evidence.levels {
         return None;
     }
-    let slices = evidence.last_slice as usize + 1;
-    let times: Vec<f64> = evidence.slices.iter().take(slices).map(|slice| slice.ns as f64 / 1e9).collect();
+    let slices = evidence.last_slice() as usize + 1;
+    let times: Vec<f64> = evidence.slices().iter().take(slices).map(|slice| slice.ns as f64 / 1e9).collect();
     let (mut bytes, mut blocks) = (vec![0.0; slices], vec![0.0; slices]);
-    for stack in &evidence.stacks {
+    for stack in evidence.stacks() {
         let mut level = (0.0, 0.0);
         let mut points = stack.points.iter().peekable();
         for at in 0..slices {

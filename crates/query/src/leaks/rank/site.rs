@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use highwater_event::node::NodeId;
+use highwater_replay::evidence::Aged;
 use rustc_hash::FxHashMap;
 
 use super::signs::{Signs, Spread};
@@ -18,7 +19,7 @@ use crate::stack::{Stack, function_name};
 /// A site: stacks with the same frame to blame.
 pub struct Site<'a> {
     /// Its stacks.
-    pub stacks: Vec<&'a StackEvidence>,
+    pub stacks: Vec<StackEvidence<'a>>,
     /// The stack that has most of the blocks, with the frame to blame as its site.
     stack: Arc<Stack>,
     node: NodeId,
@@ -52,14 +53,13 @@ pub struct Site<'a> {
     totals_only: (u64, u64),
     /// Time of the earliest birth among the judged blocks, ns.
     pub oldest_ns: u64,
-    stale_age: Option<u64>,
 }
 
 impl Site<'_> {
     /// Low blocks, live bytes and low bytes by slice, up to the last that counts;
     /// blocks made by slice.
     pub fn dense(&self, evidence: &Evidence) -> (Spread, Vec<u64>) {
-        let slices = evidence.last_slice as usize + 1;
+        let slices = evidence.last_slice() as usize + 1;
         let mut spread = Spread::new(slices);
         let mut bytes = vec![0u64; slices];
         for stack in &self.stacks {
@@ -72,7 +72,7 @@ impl Site<'_> {
                     level = (point.blocks, point.bytes);
                     spread.born[at] += u64::from(point.born);
                 }
-                spread.low_blocks[at] += low_blocks;
+                spread.low_blocks[at] = spread.low_blocks[at].saturating_add(low_blocks);
                 spread.low_bytes[at] = spread.low_bytes[at].saturating_add(low_bytes);
                 *held = held.saturating_add(level.1);
             }
@@ -142,20 +142,12 @@ impl<'a> Groups<'a> {
         options: &Options,
         ranking: &mut Ranking,
     ) -> Groups<'a> {
-        let mut live: FxHashMap<NodeId, (u64, u64)> = FxHashMap::default();
-        for block in evidence.live() {
-            let sum = live.entry(block.node).or_default();
-            let weight = evidence.replay.weight(block.size, block.seqno);
-            sum.0 = sum.0.saturating_add(weight.blocks);
-            sum.1 = sum.1.saturating_add(weight.bytes);
-        }
-        let resolved: Vec<Arc<Stack>> =
-            evidence.stacks.iter().map(|stack| session.stack(stack.node)).collect();
+        let resolved: Vec<Arc<Stack>> = evidence.stacks().map(|stack| session.stack(stack.node)).collect();
         let mut wrappers = Wrappers::given(options.wrappers.clone());
         if !options.no_wrappers {
             let samples: Vec<Sample<'_>> = resolved
                 .iter()
-                .zip(&evidence.stacks)
+                .zip(evidence.stacks())
                 .map(|(stack, evidence)| Sample { stack, sizes: evidence.sizes })
                 .collect();
             wrappers.learn(&samples);
@@ -163,11 +155,11 @@ impl<'a> Groups<'a> {
         ranking.wrappers = wrappers.learned().into_iter().map(str::to_string).collect();
         let mut groups = Groups { sites: Vec::new(), by_node: FxHashMap::default() };
         let mut keys: FxHashMap<String, u32> = FxHashMap::default();
-        for (stack, evidence) in resolved.iter().zip(&evidence.stacks) {
+        for (stack, evidence) in resolved.iter().zip(evidence.stacks()) {
+            let (blocks, bytes) = evidence.judged();
             if rules.rule(stack).is_some() {
-                let (blocks, bytes) = live.get(&evidence.node).copied().unwrap_or_default();
-                ranking.suppressed.0 += bytes;
-                ranking.suppressed.1 += blocks;
+                ranking.suppressed.0 = ranking.suppressed.0.saturating_add(bytes);
+                ranking.suppressed.1 = ranking.suppressed.1.saturating_add(blocks);
                 continue;
             }
             let site = wrappers.blame(stack);
@@ -179,13 +171,10 @@ impl<'a> Groups<'a> {
             groups.by_node.insert(evidence.node, at);
             let Some(group) = groups.sites.get_mut(at as usize) else { continue };
             group.stacks.push(evidence);
-            if let Some(lifetimes) = &evidence.lifetimes {
-                group.lifetimes.merge(lifetimes);
-            }
+            group.lifetimes.merge(&evidence.lived);
             if let Some(found) = findings.stacks.get(&evidence.node) {
                 group.found.add(found);
             }
-            let blocks = live.get(&evidence.node).map_or(0, |live| live.0);
             if blocks > group.node_blocks {
                 group.node_blocks = blocks;
                 group.node = evidence.node;
@@ -194,7 +183,7 @@ impl<'a> Groups<'a> {
         }
         // Stacks whose blocks were all left out of the record have their part in
         // what their sites made.
-        for totals in evidence.replay.sites() {
+        for totals in evidence.found.sites() {
             if totals.allocations == 0 || groups.by_node.contains_key(&totals.node) {
                 continue;
             }
@@ -210,38 +199,35 @@ impl<'a> Groups<'a> {
         groups
     }
 
-    /// Goes through the blocks, once their sites and lifetimes are known.
+    /// Counts the blocks, once their sites and lifetimes are known.
     pub fn count_blocks(&mut self, evidence: &Evidence) {
         for site in &mut self.sites {
-            site.stale_age = site.lifetimes.stale_age();
-        }
-        for block in evidence.live() {
-            let Some(site) = self.by_node.get(&block.node).and_then(|&at| self.sites.get_mut(at as usize))
-            else {
-                continue;
-            };
-            let weight = evidence.replay.weight(block.size, block.seqno);
-            site.seen += 1;
-            site.blocks = site.blocks.saturating_add(weight.blocks);
-            site.bytes = site.bytes.saturating_add(weight.bytes);
-            site.variance = site.variance.saturating_add(weight.variance);
-            let slice = evidence.slice_of(block.seqno);
-            let survivors = site.survivors.entry(slice).or_default();
-            *survivors = survivors.saturating_add(weight.blocks);
-            let span = site.spans.entry(block.node).or_insert((slice, slice, 0));
-            *span = (span.0.min(slice), span.1.max(slice), span.2.saturating_add(weight.blocks));
-            site.oldest_ns = site.oldest_ns.min(block.ns);
-            let age = evidence.now_ns.saturating_sub(block.ns);
-            if site.stale_age.is_some_and(|stale| age > stale) {
-                site.old.0 = site.old.0.saturating_add(weight.blocks);
-                site.old.1 = site.old.1.saturating_add(weight.bytes);
-                site.old_variance = site.old_variance.saturating_add(weight.variance);
+            let stale = site.lifetimes.stale_bucket();
+            for (node, held) in site.stacks.iter().filter_map(|stack| Some((stack.node, stack.held?))) {
+                site.seen = site.seen.saturating_add(held.seen);
+                site.blocks = site.blocks.saturating_add(held.blocks);
+                site.bytes = site.bytes.saturating_add(held.bytes);
+                site.variance = site.variance.saturating_add(held.variance);
+                site.oldest_ns = site.oldest_ns.min(held.oldest_ns);
+                for &(slice, blocks) in &held.births {
+                    let survivors = site.survivors.entry(slice).or_default();
+                    *survivors = survivors.saturating_add(blocks);
+                }
+                if let (Some(first), Some(last)) = (held.births.first(), held.births.last()) {
+                    site.spans.insert(node, (first.0, last.0, held.blocks));
+                }
+                let old = |aged: &&Aged| stale.is_some_and(|bucket| usize::from(aged.class) > bucket);
+                for aged in held.ages.iter().filter(old) {
+                    site.old.0 = site.old.0.saturating_add(aged.blocks);
+                    site.old.1 = site.old.1.saturating_add(aged.bytes);
+                    site.old_variance = site.old_variance.saturating_add(aged.variance);
+                }
             }
         }
-        for totals in evidence.replay.sites() {
+        for totals in evidence.found.sites() {
             if let Some(site) = self.by_node.get(&totals.node).and_then(|&at| self.sites.get_mut(at as usize))
             {
-                site.exit_blocks += totals.live_blocks;
+                site.exit_blocks = site.exit_blocks.saturating_add(totals.live_blocks);
                 site.exit_bytes = site.exit_bytes.saturating_add(totals.live_bytes);
                 site.exit_variance = site.exit_variance.saturating_add(totals.live_variance);
             }
@@ -272,7 +258,6 @@ impl Site<'_> {
             seen: 0,
             totals_only: (0, 0),
             oldest_ns: u64::MAX,
-            stale_age: None,
         }
     }
 }
