@@ -113,7 +113,8 @@ impl AliveArgs {
         let items = self.items(session)?;
         let nodes: HashSet<_> = items.iter().map(|item| item.node).collect();
         let sites = nodes.into_iter().flat_map(|node| session.stack(node).frames.clone());
-        let sites: HashSet<_> = sites.map(|frame| (frame.function, frame.file, frame.line)).collect();
+        let sites: HashSet<_> =
+            sites.map(|frame| (frame.function.clone(), frame.file.clone(), frame.line)).collect();
         let passes = |group: &highwater_query::Group| {
             let site = group.stack.site();
             site.is_some_and(|site| sites.contains(&(site.function.clone(), site.file.clone(), site.line)))

@@ -298,6 +298,8 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
         for_machines(&mut output::stdout(), format, &session, &listed)?;
     }
     trace::notes(&session);
+    // Hundreds of thousands of stacks may hang on it, and the process ends now.
+    std::mem::forget(session);
     Ok(())
 }
 

@@ -238,6 +238,8 @@ pub struct Session {
     source: Arc<Source>,
     names: Names,
     stacks: FxHashMap<NodeId, Arc<Stack>>,
+    /// The frames that are shown of an address in a module.
+    places: FxHashMap<(u16, u64), Arc<[Arc<Frame>]>>,
     replay: Options,
     inlining: Inlining,
     /// Found or read once.
@@ -284,6 +286,7 @@ impl Session {
             source: Arc::new(Source::Trace(Box::new(trace))),
             names,
             stacks: FxHashMap::default(),
+            places: FxHashMap::default(),
             replay: Options { sample, ..options.replay },
             inlining: options.inlining,
             outcome: None,
@@ -433,31 +436,38 @@ impl Session {
             let Some(def) = self.source.node(id) else {
                 // Its definition was damaged.
                 truncated = Some(Truncation::BadStack);
-                frames.push(pseudo("truncated: the trace lost the rest"));
+                frames.push(Arc::new(pseudo("truncated: the trace lost the rest")));
                 break;
             };
             if def.module == Node::MARKER_MODULE {
                 let reason = Truncation::from_u8(def.pc as u8);
                 truncated = Some(reason.unwrap_or(Truncation::BadStack));
-                frames.push(pseudo(&format!(
-                    "truncated: {}",
-                    reason.map_or("unknown reason", Truncation::name)
-                )));
+                let reason = reason.map_or("unknown reason", Truncation::name);
+                frames.push(Arc::new(pseudo(&format!("truncated: {reason}"))));
                 // The outer frames of a stack that --depth has cut are there.
                 id = def.parent;
                 continue;
             }
-            let at = self.frames(def.module, def.pc);
-            match self.inlining {
-                Inlining::Shown => frames.extend_from_slice(&at),
-                _ => frames.extend(self.inlining.apply(&at)),
+            let place = (def.module, def.pc);
+            match self.places.get(&place) {
+                Some(there) => frames.extend_from_slice(there),
+                None => {
+                    let all = self.frames(def.module, def.pc);
+                    let there: Arc<[Arc<Frame>]> = match self.inlining {
+                        Inlining::Shown => all.iter().cloned().map(Arc::new).collect(),
+                        _ => self.inlining.apply(&all).into_iter().map(Arc::new).collect(),
+                    };
+                    frames.extend_from_slice(&there);
+                    self.places.insert(place, there);
+                }
             }
             id = def.parent;
         }
         if node == ROOT {
             truncated = Some(Truncation::NotTaken);
-            frames.push(pseudo(Truncation::NotTaken.name()));
+            frames.push(Arc::new(pseudo(Truncation::NotTaken.name())));
         }
+        frames.shrink_to_fit();
         Stack { site: site::choose(&frames), frames, truncated }
     }
 

@@ -4,6 +4,8 @@
 //! nor inside a language's standard library nor a libc function that allocates
 //! for its caller. All lists stand here. JSON carries the full stack anyway.
 
+use std::borrow::Borrow;
+
 use crate::stack::{Frame, base_name, function, is_pseudo};
 
 /// Functions that only hand memory on, by their bare names (no parameters, no
@@ -226,8 +228,9 @@ fn is_library(frame: &Frame) -> bool {
 
 /// The number of the frame that matters, of frames innermost first; 0 for an
 /// empty stack.
-pub fn choose(frames: &[Frame]) -> usize {
-    if let Some(at) = frames.iter().position(|frame| !is_pseudo(frame) && !is_library(frame)) {
+pub fn choose<F: Borrow<Frame>>(frames: &[F]) -> usize {
+    let mut all = frames.iter().map(F::borrow);
+    if let Some(at) = all.position(|frame| !is_pseudo(frame) && !is_library(frame)) {
         return at;
     }
     // All of it is library code (a runtime's own start-up): the innermost frame
@@ -239,7 +242,7 @@ pub fn choose(frames: &[Frame]) -> usize {
                 !is_forwarder(&bare) && !bare.starts_with("operator ")
             })
     };
-    frames.iter().position(named).unwrap_or(0)
+    frames.iter().map(F::borrow).position(named).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -302,6 +305,6 @@ mod tests {
         let app = "/home/u/app";
         assert_eq!(site(&[("malloc", app), ("std::rt::init", app), ("std::rt::lang_start", app)]), 1);
         assert_eq!(choose(&[pseudo("truncated: x")]), 0);
-        assert_eq!(choose(&[]), 0);
+        assert_eq!(choose::<Frame>(&[]), 0);
     }
 }

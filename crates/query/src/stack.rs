@@ -12,9 +12,10 @@ pub type Frame = highwater_symbols::Frame;
 /// own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
-    /// The frames. The last one of a truncated stack is the pseudo frame
-    /// `[truncated: reason]` (see [`is_pseudo`]).
-    pub frames: Vec<Frame>,
+    /// The frames; those of an address are shared by all stacks that pass it. The last
+    /// one of a truncated stack is the pseudo frame `[truncated: reason]` (see
+    /// [`is_pseudo`]).
+    pub frames: Vec<Arc<Frame>>,
     /// Why the stack does not reach the outermost frame of its thread.
     pub truncated: Option<Truncation>,
     /// Number of `frames` that matters to the user (see [`crate::site`]).
@@ -24,7 +25,7 @@ pub struct Stack {
 impl Stack {
     /// The frame that matters to the user; `None` for an empty stack.
     pub fn site(&self) -> Option<&Frame> {
-        self.frames.get(self.site)
+        self.frames.get(self.site).map(Arc::as_ref)
     }
 }
 

@@ -218,21 +218,27 @@ fn fits(pattern: &str, frame: &Frame, exact: bool) -> bool {
 
 /// The frames of a stack (innermost first) from the root of the tree on; those
 /// before `from` are left out. `None`: the stack has no part in the tree.
-fn path<'f>(frames: &'f [Frame], from: usize, direction: &Direction, exact: bool) -> Option<Vec<&'f Frame>> {
-    let outer = frames.get(from..).unwrap_or_default();
+fn path<'f>(
+    frames: &'f [Arc<Frame>],
+    from: usize,
+    direction: &Direction,
+    exact: bool,
+) -> Option<Vec<&'f Frame>> {
+    let shown = |frames: &'f [Arc<Frame>]| frames.iter().map(Arc::as_ref);
+    let outer = shown(frames.get(from..).unwrap_or_default());
     match direction {
-        Direction::TopDown => Some(outer.iter().rev().collect()),
-        Direction::BottomUp => Some(outer.iter().collect()),
+        Direction::TopDown => Some(outer.rev().collect()),
+        Direction::BottomUp => Some(outer.collect()),
         // A function that calls itself is there once: with all that calls it, and
         // with all that it calls.
         Direction::Callers(pattern) => {
             let at = frames.iter().position(|frame| fits(pattern, frame, exact))?;
-            Some(frames.get(at..)?.iter().collect())
+            Some(shown(frames.get(at..)?).collect())
         }
         Direction::Callees(pattern) => {
             let at = frames.iter().rposition(|frame| fits(pattern, frame, exact))?;
             // The function itself may be one that else is left out.
-            Some(frames.get(from.min(at)..=at)?.iter().rev().collect())
+            Some(shown(frames.get(from.min(at)..=at)?).rev().collect())
         }
     }
 }

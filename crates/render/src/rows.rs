@@ -138,7 +138,7 @@ fn thread(session: &Session, thread: ThreadNo) -> [Value; 3] {
 /// Function, file, line, module of a site, and the functions of the stack,
 /// innermost first.
 fn place(site: Option<&Frame>, stack: &Stack) -> [Value; 5] {
-    let names: Vec<String> = stack.frames.iter().map(function_name).collect();
+    let names: Vec<String> = stack.frames.iter().map(|frame| function_name(frame)).collect();
     [
         Value::opt_text(site.and_then(function)),
         site.and_then(|frame| frame.file.clone()).map_or(Value::Null, Value::Text),

@@ -249,6 +249,7 @@ mod tests {
         let of = |stack: &Stack| fingerprint(stack, base);
         let mut moved = (*groups[0].stack).clone();
         for frame in &mut moved.frames {
+            let frame = std::sync::Arc::make_mut(frame);
             frame.line = frame.line.map(|line| line + 11);
             frame.address += 4096;
         }

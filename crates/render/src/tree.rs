@@ -1,6 +1,7 @@
 //! `tree`: who called whom, and what that holds.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use highwater_query::tree::{Direction, Node, Tree};
 use highwater_query::{Metric, Row, Session, Stack, Value};
@@ -105,7 +106,7 @@ pub fn row(tree: &Tree, node: &Node, path: &[usize]) -> Row {
         Value::opt_text(Some(&*frame.module).filter(|module| !module.is_empty())),
         Value::text(&names.join(";")),
     ];
-    let stack = Stack { frames: vec![frame.clone()], truncated: None, site: 0 };
+    let stack = Stack { frames: vec![Arc::new(frame.clone())], truncated: None, site: 0 };
     Row { columns: COLUMNS, values, stack: Some(stack.into()) }
 }
 

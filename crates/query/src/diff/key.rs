@@ -89,7 +89,7 @@ impl Key {
                 }
             }
         }
-        Key { names: all, position: stack.frames.iter().map(line).collect() }
+        Key { names: all, position: stack.frames.iter().map(|frame| line(frame)).collect() }
     }
 }
 

@@ -35,6 +35,26 @@ impl StackEvidence<'_> {
     pub fn judged(&self) -> (u64, u64) {
         self.held.map_or((0, 0), |held| (held.blocks, held.bytes))
     }
+
+    /// Goes through those of the first `slices` in which it did something or had
+    /// anything: what it did and had there.
+    pub fn each_slice(&self, slices: usize, mut see: impl FnMut(usize, &Point)) {
+        let (mut held, mut next) = (Point::default(), 0);
+        let rest = |held: &Point, slices: std::ops::Range<usize>, see: &mut dyn FnMut(usize, &Point)| {
+            if (held.blocks, held.bytes) != (0, 0) {
+                slices.for_each(|at| see(at, held));
+            }
+        };
+        for point in self.points.iter().take_while(|point| (point.slice as usize) < slices) {
+            let at = point.slice as usize;
+            rest(&held, next..at, &mut see);
+            see(at, point);
+            (held, next) = (*point, at + 1);
+            (held.born, held.freed) = (0, 0);
+            (held.low_blocks, held.low_bytes) = (held.blocks, held.bytes);
+        }
+        rest(&held, next..slices, &mut see);
+    }
 }
 
 /// The evidence of a run.

@@ -103,7 +103,7 @@ pub fn of_items(session: &mut Session, items: Vec<Item>, by: By, rules: &Suppres
 pub fn generate(groups: &[Group]) -> String {
     let mut in_stacks: FxHashMap<&str, usize> = FxHashMap::default();
     for group in groups {
-        let names: FxHashSet<&str> = group.stack.frames.iter().filter_map(function).collect();
+        let names: FxHashSet<&str> = group.stack.frames.iter().filter_map(|frame| function(frame)).collect();
         for name in names {
             *in_stacks.entry(name).or_default() += 1;
         }

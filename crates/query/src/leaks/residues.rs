@@ -117,6 +117,7 @@ mod tests {
     use crate::stack::pseudo;
     use highwater_event::node::Truncation;
     use highwater_symbols::Origin;
+    use std::sync::Arc;
 
     const APP: &str = "/home/u/app";
     const LIBC: &str = "/usr/lib/x86_64-linux-gnu/libc.so.6";
@@ -133,6 +134,7 @@ mod tests {
                 origin: Origin::Symbol,
                 ..pseudo("")
             })
+            .map(Arc::new)
             .collect();
         Stack { frames, truncated: None, site: 0 }
     }

@@ -118,12 +118,9 @@ impl Suppressions {
     /// The rule that hides blocks of this stack: the first of the files' in
     /// their order, else a built-in one, else the baseline.
     pub fn rule(&self, stack: &Stack) -> Option<&str> {
-        let hides = |rule: &&Rule| {
-            let frames = match stack.site() {
-                Some(site) if rule.site => std::slice::from_ref(site),
-                _ => stack.frames.as_slice(),
-            };
-            frames.iter().any(|frame| fits(rule, frame))
+        let hides = |rule: &&Rule| match stack.site() {
+            Some(site) if rule.site => fits(rule, site),
+            _ => stack.frames.iter().any(|frame| fits(rule, frame)),
         };
         if let Some(rule) = self.rules.iter().find(hides) {
             return Some(&rule.text);
@@ -206,7 +203,7 @@ mod tests {
             origin: highwater_symbols::Origin::Nearest,
             ..pseudo("")
         };
-        let stack = Stack { frames: vec![frame], truncated: None, site: 0 };
+        let stack = Stack { frames: vec![Arc::new(frame)], truncated: None, site: 0 };
         assert_eq!(rules("leak:main").rule(&stack), None);
     }
 }

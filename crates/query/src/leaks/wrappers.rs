@@ -115,7 +115,7 @@ impl Wrappers {
             if name == by || name == "main" {
                 continue;
             }
-            if let Some(far) = frames.get(at + 2).and_then(function) {
+            if let Some(far) = frames.get(at + 2).and_then(|frame| function(frame)) {
                 beyond.entry(by).or_default().insert(far);
             }
             let seen = seen.entry(name).or_insert_with(|| Seen {
@@ -165,6 +165,7 @@ fn is_own(module: &str) -> bool {
 mod tests {
     use super::*;
     use crate::stack::{Frame, pseudo};
+    use std::sync::Arc;
 
     fn stack(functions: &[&str]) -> Stack {
         let frame = |name: &&str| Frame {
@@ -175,7 +176,7 @@ mod tests {
             origin: highwater_symbols::Origin::Debug,
             ..pseudo("")
         };
-        Stack { frames: functions.iter().map(frame).collect(), truncated: None, site: 0 }
+        Stack { frames: functions.iter().map(frame).map(Arc::new).collect(), truncated: None, site: 0 }
     }
 
     fn learned(stacks: &[(&[&str], u64)]) -> (Wrappers, Vec<Stack>) {

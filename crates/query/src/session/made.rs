@@ -133,6 +133,7 @@ impl Made {
             source: Arc::new(Source::Made { steps: self.steps, nodes: self.nodes, reach }),
             names: Names::Made(self.names),
             stacks: FxHashMap::default(),
+            places: FxHashMap::default(),
             replay: Options { sample, ..Options::default() },
             inlining: Inlining::Shown,
             outcome: None,

@@ -92,6 +92,7 @@ impl Session {
             source: Arc::new(Source::Made { steps, nodes, reach }),
             names,
             stacks: FxHashMap::default(),
+            places: FxHashMap::default(),
             replay: options.replay,
             inlining: options.inlining,
             outcome: None,

@@ -342,17 +342,10 @@ pub fn heap_growth(evidence: &Evidence) -> Option<Growth> {
     let times: Vec<f64> = evidence.slices().iter().take(slices).map(|slice| slice.ns as f64 / 1e9).collect();
     let (mut bytes, mut blocks) = (vec![0.0; slices], vec![0.0; slices]);
     for stack in evidence.stacks() {
-        let mut level = (0.0, 0.0);
-        let mut points = stack.points.iter().peekable();
-        for at in 0..slices {
-            let mut low = level;
-            if let Some(point) = points.next_if(|point| point.slice as usize == at) {
-                low = (point.low_blocks as f64, point.low_bytes as f64);
-                level = (point.blocks as f64, point.bytes as f64);
-            }
-            blocks[at] += low.0;
-            bytes[at] += low.1;
-        }
+        stack.each_slice(slices, |at, point| {
+            blocks[at] += point.low_blocks as f64;
+            bytes[at] += point.low_bytes as f64;
+        });
     }
     let bytes = own::judge(&times, &bytes)?;
     let blocks = own::judge(&times, &blocks)?;

@@ -63,19 +63,12 @@ impl Site<'_> {
         let mut spread = Spread::new(slices);
         let mut bytes = vec![0u64; slices];
         for stack in &self.stacks {
-            let mut level = (0u64, 0u64);
-            let mut points = stack.points.iter().peekable();
-            for (at, held) in bytes.iter_mut().enumerate() {
-                let (mut low_blocks, mut low_bytes) = level;
-                if let Some(point) = points.next_if(|point| point.slice as usize == at) {
-                    (low_blocks, low_bytes) = (point.low_blocks, point.low_bytes);
-                    level = (point.blocks, point.bytes);
-                    spread.born[at] += u64::from(point.born);
-                }
-                spread.low_blocks[at] = spread.low_blocks[at].saturating_add(low_blocks);
-                spread.low_bytes[at] = spread.low_bytes[at].saturating_add(low_bytes);
-                *held = held.saturating_add(level.1);
-            }
+            stack.each_slice(slices, |at, point| {
+                spread.born[at] += u64::from(point.born);
+                spread.low_blocks[at] = spread.low_blocks[at].saturating_add(point.low_blocks);
+                spread.low_bytes[at] = spread.low_bytes[at].saturating_add(point.low_bytes);
+                bytes[at] = bytes[at].saturating_add(point.bytes);
+            });
         }
         (spread, bytes)
     }
