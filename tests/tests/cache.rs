@@ -26,13 +26,13 @@ fn validated(command: &[&str]) -> i64 {
 
 #[test]
 fn stacks_made_to_deceive_a_cache_do_not() {
-    let rounds = times(20_000, 2_000_000).to_string();
+    let rounds = times(100_000, 500_000).to_string();
     let mut compared = 0;
     for flags in [&["-O0"][..], &["-O2"], &["-O2", "-fno-omit-frame-pointer"], &["-Os"]] {
         let program = Program::new("torture.cpp").flags(flags).build();
         compared += validated(&[program.to_str().unwrap(), &rounds]);
     }
-    assert!(compared > 1_000_000, "only {compared} stacks were compared");
+    assert!(compared > 20_000_000, "only {compared} stacks were compared");
     note("verified cache, torture", &format!("{compared} stacks, no difference"));
 }
 
@@ -53,7 +53,7 @@ fn stacks_that_take_turns_are_walked_once_and_not_each_time() {
 
 #[test]
 fn code_made_at_run_time_never_gets_the_frames_of_what_was_there_before() {
-    let rounds = times(5_000, 500_000).to_string();
+    let rounds = times(50_000, 500_000).to_string();
     let program = Program::new("jit.c").build();
     let compared = validated(&[program.to_str().unwrap(), &rounds]);
     note("verified cache, code made at run time", &format!("{compared} stacks, no difference"));
