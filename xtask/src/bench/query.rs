@@ -173,8 +173,10 @@ fn views(
     let fast = if events > 20_000_000 { Target::Wall("0.3 s wall", 0.3) } else { Target::None };
     let at = format!("#{}", events / 2);
     let to = format!("#{}", events / 2 + events / 100);
-    let fresh = dir.join("fresh.hwt");
-    let copy = || fs::copy(trace, &fresh).with_context(|| format!("cannot copy {}", trace.display()));
+    let (fresh, unseen) = (dir.join("fresh.hwt"), dir.join("unseen.hwt"));
+    // As nobody has looked at it: the first look leaves what it found in the trace.
+    fs::copy(trace, &unseen).with_context(|| format!("cannot copy {}", trace.display()))?;
+    let copy = || fs::copy(&unseen, &fresh).with_context(|| format!("cannot copy {}", unseen.display()));
     let once_seen = |args: &[&str], trace: &Path| once(Command::new(highwater).args(args).arg(trace), dir);
     // A tenth of the events for the same time.
     let runs = if events > 20_000_000 { 1 } else { 3 };
@@ -202,6 +204,7 @@ fn views(
         }
     }
     fs::remove_file(&fresh).ok();
+    fs::remove_file(&unseen).ok();
     Ok(())
 }
 
