@@ -471,9 +471,12 @@ impl Thread {
         compiler_fence(SeqCst);
         self.making.store(NOTHING, Relaxed);
         let made = self.made.load(Relaxed);
-        if made == ptr && made != 0 {
-            self.made.store(0, Relaxed);
-        } else if made != 0 {
+        if made != 0 {
+            if made == ptr {
+                // What is put aside stays: a handler may have had this very address before.
+                self.made.store(0, Relaxed);
+                return;
+            }
             self.push_made();
         }
         if ptr != 0 && self.nested_count.load(Relaxed) != 0 {
@@ -619,6 +622,13 @@ mod tests {
         thread.nested_alloc(0x1000, 24, ApiKind::Malloc);
         thread.got(0x1000);
         assert_eq!(aside(thread), [(0x2000, 24, malloc)]);
+        // Another size first, given back, and its address is the block's.
+        fresh(thread);
+        thread.nested_alloc(0x1000, 25, ApiKind::Malloc);
+        thread.push_nested(0x1000, 0, ApiKind::Free);
+        thread.nested_alloc(0x1000, 24, ApiKind::Malloc);
+        thread.got(0x1000);
+        assert_eq!(aside(thread), [(0x1000, 25, malloc), (0x1000, 0, free)]);
         // Nothing came of it.
         fresh(thread);
         thread.nested_alloc(0x2000, 24, ApiKind::Malloc);
