@@ -135,6 +135,9 @@ unsafe fn split_plain(words: &[u64], taken: &mut Taken, bound: u64, out: &mut [*
         alloc_node = alloc_node.wrapping_add(step & alloc);
         free_node = free_node.wrapping_add(step & !alloc);
         let step = zigzag(step as i64);
+        // A free has none. Should the program have written over its ring, the trace must
+        // still hold records.
+        let size = size & alloc;
         let (lp, ls, ln, lt) = (byte_len(delta), byte_len(size), byte_len(step), byte_len(time));
         let lengths = (ls << 5 | ln << 8 | lt << 11) >> (shape >> 16 & 15);
         let header = shape | lp << 2 | lengths;

@@ -187,6 +187,18 @@ fn a_bound_stops_before_the_first_record_behind_it() {
 }
 
 #[test]
+fn a_free_with_a_size_is_a_free_and_what_follows_is_read() {
+    let free = |node| Record::Free { stamp: 9, ptr: 64, node, api: ApiKind::Free };
+    let records = [free(7), free(0), free(8)];
+    let mut words = encoded(&records);
+    words[1] |= 0x1234;
+    words[3] |= 0x12;
+    let mut taken = Taken::default();
+    let (got, stop) = columns(&words, &mut taken, u64::MAX);
+    assert_eq!((got, stop), (columns_of_codec(&records).0, Stop::End));
+}
+
+#[test]
 fn noise_is_no_panic() {
     let mut seed = 4243;
     let mut stops = 0;
