@@ -250,7 +250,7 @@ fn kill_at(program: &Path, after: Duration) -> (i64, i64, i64, i64) {
 #[test]
 fn sigkill_at_a_random_instant_loses_no_acknowledged_event() {
     let program = Program::new("killed.c").build();
-    let kills = times(8, 200);
+    let kills = times(8, 1000);
     let mut events = 0;
     for round in 0..kills {
         // Spread without a random number generator: reproducible, and never in step with anything.
