@@ -82,7 +82,8 @@ fn machine() -> String {
         .map_or("an unnamed processor", |(_, name)| name.trim());
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{count} x {model}, Linux {}", kernel.trim())
+    // What a distribution adds to the version says nothing here.
+    format!("{count} x {model}, Linux {}", kernel.split('-').next().unwrap_or_default().trim())
 }
 
 #[cfg(test)]
