@@ -110,6 +110,12 @@ impl Block {
         self.size_api = u64::from(next);
     }
 
+    /// The place of no block has the address of one that has ended elsewhere.
+    #[inline(always)]
+    pub fn lived_at(&mut self, addr: u64) {
+        self.addr = addr;
+    }
+
     /// What [`Block::end`] was told, all ones for [`Block::EMPTY`].
     #[inline(always)]
     pub fn next_vacant(&self) -> u32 {

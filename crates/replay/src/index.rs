@@ -61,13 +61,21 @@ impl Hash {
     }
 }
 
-/// A hash, and where it belongs.
+/// A hash, and where it belongs. The default is no address's.
 #[derive(Clone, Copy, Default)]
 pub struct Key {
     hash: Hash,
     /// Its page when there were so many pages.
     page: u32,
     pages: u32,
+}
+
+impl Key {
+    /// Is it that of an address?
+    #[inline(always)]
+    pub fn is_known(&self) -> bool {
+        self.hash.tag != 0
+    }
 }
 
 /// Where an entry is.
@@ -118,6 +126,15 @@ impl Index {
     #[inline(always)]
     pub fn key(&self, hash: Hash) -> Key {
         Key { hash, page: self.page(hash) as u32, pages: self.pages.len() as u32 }
+    }
+
+    /// This key, or that of the address if it is none.
+    #[inline(always)]
+    pub fn known(&self, key: &Key, addr: u64) -> Key {
+        match key.is_known() {
+            true => *key,
+            false => self.key(Hash::new(addr)),
+        }
     }
 
     /// The page of a key.

@@ -314,10 +314,23 @@ impl Replay {
     /// What a block of the stream stands for.
     #[inline(always)]
     pub fn weight(&self, size: u64, seqno: u64) -> Weight {
+        self.weight_in::<true>(size, seqno)
+    }
+
+    /// The same where it may be a sample, or is none. (The frequent way has none of what
+    /// a sample takes in its code.)
+    #[inline(always)]
+    fn weight_in<const SAMPLE: bool>(&self, size: u64, seqno: u64) -> Weight {
         match self.totals.sampled.rate {
-            0 => Weight::whole(size),
-            rate => Weight::sampled(rate, size, seqno.min(MAX_SEQNO)),
+            rate if SAMPLE && rate != 0 => Weight::sampled(rate, size, seqno.min(MAX_SEQNO)),
+            _ => Weight::whole(size),
         }
+    }
+
+    /// Is it a sample, where it may be one?
+    #[inline(always)]
+    fn samples<const SAMPLE: bool>(&self) -> bool {
+        SAMPLE && self.totals.sampled.rate != 0
     }
 
     /// The threads, in the order of their first events.
@@ -431,7 +444,7 @@ impl Replay {
             self.usable.insert(event.seqno.min(MAX_SEQNO), usable);
         }
         let key = self.table.key(brief.addr);
-        self.brief(&brief, &key, event.seqno, event.op == Op::Free, watch);
+        self.brief::<_, true>(&brief, &key, event.seqno, event.op == Op::Free, watch);
     }
 
     /// The number of a stack's totals, which are made where there are none.
@@ -444,9 +457,16 @@ impl Replay {
         site
     }
 
-    /// Takes in an event; `key` is that of its address.
+    /// Takes in an event; `key` is that of its address. `SAMPLE`: this may be a sample.
     #[inline(always)]
-    fn brief<W: Watch>(&mut self, event: &Brief, key: &Key, seqno: u64, is_free: bool, watch: &mut W) {
+    fn brief<W: Watch, const SAMPLE: bool>(
+        &mut self,
+        event: &Brief,
+        key: &Key,
+        seqno: u64,
+        is_free: bool,
+        watch: &mut W,
+    ) {
         if W::EVENTS {
             watch.comes(self, event);
         }
@@ -470,17 +490,25 @@ impl Replay {
         let kind = if is_free { Kind::Free } else { Kind::Alloc };
         let at = self.log.push(event.addr, thread, family(event.api as u8), kind);
         if is_free {
-            self.free(event, key, seqno, thread, at, watch);
+            self.free::<_, SAMPLE>(event, key, seqno, thread, at, watch);
         } else {
-            self.alloc(event, key, seqno, thread, at, watch);
+            self.alloc::<_, SAMPLE>(event, key, seqno, thread, at, watch);
         }
         self.series.note(self.now, self.peak.live_bytes);
     }
 
     #[inline(always)]
-    fn alloc<W: Watch>(&mut self, event: &Brief, key: &Key, seqno: u64, thread: u32, at: u32, watch: &mut W) {
+    fn alloc<W: Watch, const SAMPLE: bool>(
+        &mut self,
+        event: &Brief,
+        key: &Key,
+        seqno: u64,
+        thread: u32,
+        at: u32,
+        watch: &mut W,
+    ) {
         let size = event.size.min(MAX_SIZE);
-        let weight = self.weight(size, seqno);
+        let weight = self.weight_in::<SAMPLE>(size, seqno);
         let (blocks, bytes) = (weight.blocks, weight.bytes);
         self.totals.allocations += blocks;
         self.totals.bytes_allocated = self.totals.bytes_allocated.wrapping_add(bytes);
@@ -526,7 +554,7 @@ impl Replay {
         }
         let peak = self.peak.epoch;
         self.peak.add(bytes, blocks, self.now, seqno, thread);
-        if self.totals.sampled.rate != 0 {
+        if self.samples::<SAMPLE>() {
             self.totals.sampled.made(&weight);
             if self.peak.epoch != peak {
                 self.totals.sampled.peaked();
@@ -563,7 +591,15 @@ impl Replay {
     }
 
     #[inline(always)]
-    fn free<W: Watch>(&mut self, event: &Brief, key: &Key, seqno: u64, thread: u32, at: u32, watch: &mut W) {
+    fn free<W: Watch, const SAMPLE: bool>(
+        &mut self,
+        event: &Brief,
+        key: &Key,
+        seqno: u64,
+        thread: u32,
+        at: u32,
+        watch: &mut W,
+    ) {
         // Of a sample, what a failed realloc takes back may be more than there was yet.
         self.totals.frees = self.totals.frees.wrapping_add(1);
         let count = &mut self.totals.by_api[event.api as usize & 63];
@@ -583,17 +619,17 @@ impl Replay {
         if !fields.matches(event.api) {
             self.mismatched(&whole(event, seqno), &fields, at);
         }
-        if self.totals.sampled.rate != 0 {
+        if self.samples::<SAMPLE>() {
             // The event itself is counted; the others that it stands for:
-            let others = self.weight(fields.size, fields.seqno).blocks - 1;
+            let others = self.weight_in::<SAMPLE>(fields.size, fields.seqno).blocks - 1;
             self.count_frees(event.api, thread, others);
         }
-        let temporary = self.released(&fields, thread);
+        let temporary = self.released_in::<SAMPLE>(&fields, thread);
         if W::EVENTS
             && let Some(totals) = self.sites.get(fields.site as usize)
         {
             let Fields { site, size, seqno, ns, .. } = fields;
-            let (ns, weight) = (self.now.saturating_sub(ns), self.weight(size, seqno));
+            let (ns, weight) = (self.now.saturating_sub(ns), self.weight_in::<SAMPLE>(size, seqno));
             watch.freed(event, &Watched { site, totals, size, seqno, ns, weight });
         }
         self.freed.set_temporary(remembered, temporary);
@@ -621,9 +657,13 @@ impl Replay {
 
     /// Accounts for a block that ends now, freed by `thread`; says whether it
     /// was temporary.
-    #[inline(always)]
     fn released(&mut self, block: &Fields, thread: u32) -> bool {
-        let weight = self.weight(block.size, block.seqno);
+        self.released_in::<true>(block, thread)
+    }
+
+    #[inline(always)]
+    fn released_in<const SAMPLE: bool>(&mut self, block: &Fields, thread: u32) -> bool {
+        let weight = self.weight_in::<SAMPLE>(block.size, block.seqno);
         let (blocks, bytes) = (weight.blocks, weight.bytes);
         self.totals.bytes_freed = self.totals.bytes_freed.wrapping_add(bytes);
         self.lifetimes.add_many(self.now.saturating_sub(block.ns), blocks);
@@ -634,8 +674,9 @@ impl Replay {
         if let Some(totals) = self.threads.get_mut(thread as usize) {
             totals.bytes_freed = totals.bytes_freed.wrapping_add(bytes);
             // A sample does not say what was made between.
-            temporary =
-                block.thread == thread && totals.last_alloc == block.seqno && self.totals.sampled.rate == 0;
+            temporary = block.thread == thread
+                && totals.last_alloc == block.seqno
+                && (!SAMPLE || self.totals.sampled.rate == 0);
             totals.temporary = totals.temporary.wrapping_add(u64::from(temporary) * blocks);
         }
         if let Some(maker) = self.threads.get_mut(block.thread as usize) {
@@ -652,7 +693,7 @@ impl Replay {
         }
         self.totals.temporary = self.totals.temporary.wrapping_add(u64::from(temporary) * blocks);
         self.peak.sub(bytes, blocks, thread);
-        if self.totals.sampled.rate != 0 {
+        if self.samples::<SAMPLE>() {
             self.totals.sampled.went(&weight);
         }
         temporary

@@ -4,6 +4,11 @@
 //! Most blocks die young. A new one stands among the young first, where its address
 //! says its place, and moves into the slab when another takes that place: the many
 //! that are freed before never come into slab and index.
+//!
+//! **A vacant place among the young** has the address of the block that stood there last,
+//! or of a block of the slab that has ended since. That address is not in the index, for
+//! it would have to come by this place again. So an address that is used again soon,
+//! as most are, is not looked for.
 
 use std::ops::RangeInclusive;
 
@@ -74,6 +79,14 @@ impl Slab {
         &mut self.chunks[at as usize / CHUNK][at as usize % CHUNK]
     }
 
+    /// Asks for the memory of a place, if there is one.
+    #[inline(always)]
+    fn prefetch(&self, at: u32) {
+        if let Some(chunk) = self.chunks.get(at as usize / CHUNK) {
+            prefetch(&chunk[..], at as usize % CHUNK);
+        }
+    }
+
     /// A place that was never used.
     #[cold]
     fn extend(&mut self) -> u32 {
@@ -93,20 +106,31 @@ impl Table {
         self.index.key(Hash::new(addr))
     }
 
+    /// The same, but [no key](Key::is_known) where most likely none will be needed: where
+    /// the address's place among the young has that address. Any function takes such a
+    /// key, too.
+    #[inline(always)]
+    pub fn likely_key(&self, addr: u64) -> Key {
+        match self.young[young(addr)].addr() == addr {
+            true => Key::default(),
+            false => self.key(addr),
+        }
+    }
+
     /// Asks for the memory of the index in which an address stands.
     #[inline(always)]
     pub fn prefetch_index(&self, key: &Key) {
         self.index.prefetch(key);
     }
 
-    /// Asks for the memory of the block that lives at `addr`, most likely.
+    /// Asks for the memory of the block that lives at the key's address, most likely, if
+    /// it is not a young one.
     #[inline(always)]
-    pub fn prefetch_block(&self, addr: u64, key: &Key) {
-        if self.young[young(addr)].addr() != addr
+    pub fn prefetch_block(&self, key: &Key) {
+        if key.is_known()
             && let Some(at) = self.index.guess(key)
-            && let Some(chunk) = self.slab.chunks.get(at as usize / CHUNK)
         {
-            prefetch(&chunk[..], at as usize % CHUNK);
+            self.slab.prefetch(at);
         }
     }
 
@@ -123,8 +147,11 @@ impl Table {
         if block.is_live() && block.addr() == addr {
             return Some(block);
         }
+        if block.addr() == addr {
+            return None;
+        }
         let slab = &self.slab;
-        let found = self.index.find(key, |at| slab.get(at).addr() == addr)?;
+        let found = self.index.find(&self.index.known(key, addr), |at| slab.get(at).addr() == addr)?;
         Some(slab.get(found.place))
     }
 
@@ -137,14 +164,18 @@ impl Table {
     #[inline(always)]
     pub fn put_at(&mut self, key: &Key, fields: &Fields) -> Option<Block> {
         let addr = fields.addr;
-        let there = &mut self.young[young(addr)];
+        let there = &self.young[young(addr)];
         let taken = there.is_live();
+        if there.addr() != addr {
+            let slab = &mut self.slab;
+            let key = self.index.known(key, addr);
+            if let Some(found) = self.index.find(&key, |at| slab.get(at).addr() == addr) {
+                return Some(std::mem::replace(slab.get_mut(found.place), Block::live(fields)));
+            }
+        }
+        let (there, slab) = (&mut self.young[young(addr)], &mut self.slab);
         if taken && there.addr() == addr {
             return Some(std::mem::replace(there, Block::live(fields)));
-        }
-        let slab = &mut self.slab;
-        if let Some(found) = self.index.find(key, |at| slab.get(at).addr() == addr) {
-            return Some(std::mem::replace(slab.get_mut(found.place), Block::live(fields)));
         }
         if taken {
             let at = if self.vacant == NONE {
@@ -152,6 +183,8 @@ impl Table {
             } else {
                 let at = self.vacant;
                 self.vacant = slab.get(at).next_vacant();
+                // Its own next is asked for when its turn comes.
+                slab.prefetch(self.vacant);
                 at
             };
             slab.get_mut(at).assign(there);
@@ -177,13 +210,21 @@ impl Table {
             self.young_count -= 1;
             there
         } else {
+            // Nothing is at an address that a vacant place has.
+            if there.addr() == addr {
+                return None;
+            }
             let slab = &mut self.slab;
-            let found = self.index.find(key, |at| slab.get(at).addr() == addr)?;
-            self.index.remove(key, found);
+            let key = self.index.known(key, addr);
+            let found = self.index.find(&key, |at| slab.get(at).addr() == addr)?;
+            self.index.remove(&key, found);
             let block = slab.get_mut(found.place);
             let next = std::mem::replace(&mut self.vacant, found.place);
             let result = with(block);
             block.end(next);
+            if !there.is_live() {
+                there.lived_at(addr);
+            }
             return Some(result);
         };
         let result = with(block);
@@ -290,15 +331,22 @@ mod tests {
     fn young_and_old_blocks_are_one_table() {
         let (mut table, mut model) = (Table::default(), BTreeMap::new());
         let mut random = 1u64;
+        // Keys are asked for a while before they are used.
+        let mut ahead = std::collections::VecDeque::new();
         for seqno in 0..60_000 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             // Four thousand addresses, of which eight share each place among the young.
             let addr = (random >> 40) % 4096 * 16;
-            assert_eq!(table.find(addr).map(Block::seqno), model.get(&addr).copied());
+            ahead.push_back((random, addr, table.likely_key(addr)));
+            if ahead.len() < 20 {
+                continue;
+            }
+            let Some((random, addr, key)) = ahead.pop_front() else { break };
+            assert_eq!(table.find_at(&key, addr).map(Block::seqno), model.get(&addr).copied());
             if random >> 62 == 0 || seqno % 9_000 < 4_000 && random >> 63 == 0 {
-                assert_eq!(table.take(addr, Block::seqno), model.remove(&addr));
+                assert_eq!(table.take_at(&key, addr, Block::seqno), model.remove(&addr));
             } else {
-                let before = table.put(&block(addr, seqno));
+                let before = table.put_at(&key, &block(addr, seqno));
                 assert_eq!(before.map(|block| block.seqno()), model.insert(addr, seqno));
             }
             assert_eq!(table.count(), model.len());

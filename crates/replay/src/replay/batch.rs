@@ -10,6 +10,8 @@ use crate::watch::{Nobody, Watch};
 
 /// Events in a piece: between asking for memory and using it.
 const AHEAD: usize = 16;
+/// Pieces whose keys are kept.
+const PIECES: usize = 4;
 
 impl Replay {
     /// Takes in a batch: the same as [`Replay::feed_in`] with each of its steps.
@@ -48,52 +50,58 @@ impl Replay {
             self.epoch = epoch;
             self.barrier();
         }
-        // What the events before stand for was asked for in turn: lines of the index
-        // two pieces ahead, blocks one piece ahead.
-        let mut pieces = events.chunks(AHEAD);
-        let mut behind = Piece::default();
-        behind.look(&self.table, pieces.next());
-        let mut ahead = Piece::default();
-        ahead.look(&self.table, pieces.next());
-        behind.prefetch_blocks(&self.table);
+        match self.totals.sampled.rate {
+            0 => self.feed_pieces::<W, false>(seqno, events, watch),
+            _ => self.feed_pieces::<W, true>(seqno, events, watch),
+        }
+    }
+
+    /// What the events stand for is asked for in turn: lines of the index two pieces
+    /// ahead, blocks one piece ahead.
+    fn feed_pieces<W: Watch, const SAMPLE: bool>(&mut self, seqno: u64, events: &[Brief], watch: &mut W) {
+        let mut keys = [[Key::default(); AHEAD]; PIECES];
+        let count = events.len().div_ceil(AHEAD);
+        self.table.look_for(piece(events, 0), &mut keys[0]);
+        self.table.look_for(piece(events, 1), &mut keys[1]);
+        self.table.ask_for(piece(events, 0), &keys[0]);
         let mut seqno = seqno;
-        while !behind.events.is_empty() {
-            let mut next = Piece::default();
-            next.look(&self.table, pieces.next());
-            ahead.prefetch_blocks(&self.table);
-            for (event, key) in behind.events.iter().zip(&behind.keys) {
-                self.brief(event, key, seqno, event.api.is_free(), watch);
+        for number in 0..count {
+            self.table.look_for(piece(events, number + 2), &mut keys[(number + 2) % PIECES]);
+            self.table.ask_for(piece(events, number + 1), &keys[(number + 1) % PIECES]);
+            for (event, key) in piece(events, number).iter().zip(&keys[number % PIECES]) {
+                self.brief::<_, SAMPLE>(event, key, seqno, event.api.is_free(), watch);
                 seqno += 1;
             }
-            behind = std::mem::replace(&mut ahead, next);
         }
     }
 }
 
-/// Some events and the keys of their addresses.
-#[derive(Default)]
-struct Piece<'a> {
-    events: &'a [Brief],
-    keys: [Key; AHEAD],
+/// A piece of some events, by its number; nothing behind the last.
+#[inline(always)]
+fn piece(events: &[Brief], number: usize) -> &[Brief] {
+    let from = (number * AHEAD).min(events.len());
+    &events[from..(from + AHEAD).min(events.len())]
 }
 
-impl<'a> Piece<'a> {
-    /// Takes events, and asks for the memory of the index in which their addresses stand.
+impl Table {
+    /// Finds the likely keys of some events' addresses, and asks for the memory of the index in
+    /// which these stand.
     #[inline(always)]
-    fn look(&mut self, table: &Table, events: Option<&'a [Brief]>) {
-        self.events = events.unwrap_or_default();
-        for (event, key) in self.events.iter().zip(&mut self.keys) {
-            *key = table.key(event.addr);
-            table.prefetch_index(key);
+    fn look_for(&self, events: &[Brief], keys: &mut [Key; AHEAD]) {
+        for (event, key) in events.iter().zip(keys) {
+            *key = self.likely_key(event.addr);
+            if key.is_known() {
+                self.prefetch_index(key);
+            }
         }
     }
 
-    /// Asks for the memory of the blocks.
+    /// Asks for the memory of the blocks that some events end.
     #[inline(always)]
-    fn prefetch_blocks(&self, table: &Table) {
-        for (event, key) in self.events.iter().zip(&self.keys) {
+    fn ask_for(&self, events: &[Brief], keys: &[Key; AHEAD]) {
+        for (event, key) in events.iter().zip(keys) {
             if event.api.is_free() {
-                table.prefetch_block(event.addr, key);
+                self.prefetch_block(key);
             }
         }
     }
