@@ -174,8 +174,10 @@ impl Thread {
     /// Records a block between [`Thread::begin`] and [`Thread::end`].
     #[inline(always)]
     pub fn alloc<const MORE: bool>(&mut self, caller: Caller, ptr: u64, size: u64, api: ApiKind) {
+        // The clock first: it is read while the stack is looked at.
+        let stamp = self.stamp();
         let node = self.node::<MORE>(caller);
-        self.alloc_at::<MORE>(node, ptr, size, api, false);
+        self.write_block::<MORE>(stamp, node, ptr, size, api, false);
     }
 
     /// The same with a known stack.
@@ -188,16 +190,29 @@ impl Thread {
         api: ApiKind,
         pair: bool,
     ) {
-        let usable = if MORE && self.options & OPT_USABLE != 0 { usable_through(ptr, api) } else { None };
         let stamp = self.stamp();
+        self.write_block::<MORE>(stamp, node, ptr, size, api, pair);
+    }
+
+    #[inline(always)]
+    fn write_block<const MORE: bool>(
+        &mut self,
+        stamp: u64,
+        node: NodeId,
+        ptr: u64,
+        size: u64,
+        api: ApiKind,
+        pair: bool,
+    ) {
+        let usable = if MORE && self.options & OPT_USABLE != 0 { usable_through(ptr, api) } else { None };
         self.write_alloc(stamp, ptr, size, node, api, usable, pair);
     }
 
     /// Records a free between begin and end; returns the stack if it was taken.
     #[inline(always)]
     pub fn free<const MORE: bool>(&mut self, caller: Caller, ptr: u64, api: ApiKind) -> NodeId {
-        let node = if self.options & OPT_FREE_STACKS != 0 { self.node::<MORE>(caller) } else { 0 };
         let stamp = self.stamp();
+        let node = if self.options & OPT_FREE_STACKS != 0 { self.node::<MORE>(caller) } else { 0 };
         self.write_free(stamp, ptr, node, api);
         node
     }
@@ -205,8 +220,8 @@ impl Thread {
     /// Records the free half of a realloc; returns the stack of both halves.
     #[inline(always)]
     pub fn realloc_free<const MORE: bool>(&mut self, caller: Caller, old: u64, api: ApiKind) -> NodeId {
-        let stack = self.node::<MORE>(caller);
         let stamp = self.stamp();
+        let stack = self.node::<MORE>(caller);
         let shown = if self.options & OPT_FREE_STACKS != 0 { stack } else { 0 };
         self.write_free(stamp, old, shown, api);
         stack

@@ -271,8 +271,8 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
         slot.tid.store(tid, Relaxed);
         slot.start_stamp.store(now, Relaxed);
         let number = shared.header().agent.thread_count.fetch_add(1, Relaxed);
-        if number > 0 {
-            SEVERAL.0.store(1, SeqCst);
+        if number > 0 && SEVERAL.0.load(Relaxed) == ONE {
+            SEVERAL.0.store(if arch::has_rdtscp() { SEVERAL_BY_RDTSCP } else { SEVERAL_BY_FENCE }, SeqCst);
         }
         slot.thread.store(number, Relaxed);
         slot.generation.fetch_add(1, Release);
@@ -289,9 +289,13 @@ fn set_up(shared: &Shared, index: u32, thread: *mut Thread) -> *mut Thread {
 const STAMP_CREDIT: u32 = 16;
 // A ring has room for whole units only, wherever a record ends.
 const _: () = assert!(BIG_RING.is_multiple_of(UNIT as u64) && SMALL_RING.is_multiple_of(UNIT as u64));
-/// 1 once a second thread has recorded: the order of its events and others' is
-/// then told by their stamps alone.
-static SEVERAL: Line<AtomicU32> = Line(AtomicU32::new(0));
+/// Not [`ONE`] once a second thread has recorded: the order of its events and others'
+/// is then told by their stamps alone.
+static SEVERAL: Line<AtomicU32> = Line(AtomicU32::new(ONE));
+const ONE: u32 = 0;
+/// How the clock is read then: see [`arch::ordered_stamp`].
+const SEVERAL_BY_FENCE: u32 = 1;
+const SEVERAL_BY_RDTSCP: u32 = 2;
 
 impl Thread {
     fn backing(&mut self) -> *mut Room {
@@ -343,11 +347,14 @@ impl Thread {
     pub fn stamp(&mut self) -> u64 {
         // SAFETY: the header stays mapped.
         let tick = unsafe { (*self.tick).load(Relaxed) };
-        let several = SEVERAL.0.load(Relaxed) != 0;
-        if self.stamp_credit == 0 || tick != self.stamp_tick || several {
+        let several = SEVERAL.0.load(Relaxed);
+        if self.stamp_credit == 0 || tick != self.stamp_tick || several != ONE {
             self.stamp_tick = tick;
             self.stamp_credit = STAMP_CREDIT;
-            self.stamp = if several { arch::fenced_stamp() } else { arch::stamp() };
+            self.stamp = match several {
+                ONE => arch::stamp(),
+                how => arch::ordered_stamp(how == SEVERAL_BY_RDTSCP),
+            };
         }
         self.stamp_credit = self.stamp_credit.saturating_sub(1);
         self.stamp

@@ -68,13 +68,27 @@ pub fn stamp() -> u64 {
 /// otherwise read the counter hundreds of nanoseconds early: even before it
 /// knows which block another thread has handed over, so that the free of that
 /// block would seem to come before its allocation.
+///
+/// `rdtscp`, which this processor [has](has_rdtscp) if it is said so, waits for
+/// that by itself, and lets what follows begin meanwhile.
 #[inline(always)]
-pub fn fenced_stamp() -> u64 {
-    // SAFETY: as stamp(); lfence is part of SSE2.
+pub fn ordered_stamp(rdtscp: bool) -> u64 {
+    // SAFETY: as stamp(); lfence is part of SSE2, rdtscp is there by the caller's word.
     unsafe {
+        if rdtscp {
+            return core::arch::x86_64::__rdtscp(&mut 0);
+        }
         core::arch::x86_64::_mm_lfence();
         core::arch::x86_64::_rdtsc()
     }
+}
+
+/// Has this processor `rdtscp`?
+#[cold]
+pub fn has_rdtscp() -> bool {
+    use core::arch::x86_64::__cpuid;
+    const EXTENDED: u32 = 0x8000_0001;
+    __cpuid(0x8000_0000).eax >= EXTENDED && __cpuid(EXTENDED).edx & 1 << 27 != 0
 }
 
 /// A raw system call. Returns the kernel's value: `-errno` on failure.
