@@ -31,12 +31,13 @@ pub fn run(args: &Args, colour: Colour) -> anyhow::Result<()> {
     let window = select.window(&mut session)?;
     let mut selection = filter.select(&mut session)?;
     let now = view::instant_ns(&mut session, window.to, filter.has_age())?;
-    let mut blocks = view::live(&mut session, window, &mut selection, now)?;
     if let Some(by) = show.by {
+        let blocks = view::live(&mut session, window, &mut selection, now)?;
         return by_group(show, &output, colour, &mut session, &blocks, by);
     }
-    highwater_query::sort::blocks(&mut session, &mut blocks, &keys, show.reverse)?;
+    let mut blocks = view::alive(&mut session, window, &mut selection, now)?;
     let limit = show.limit(0);
+    highwater_query::sort::first_blocks(&mut session, &mut blocks, &keys, show.reverse, limit)?;
     let shown = blocks.get(..limit.min(blocks.len())).unwrap_or_default();
     let mut out = output::stdout();
     match &output {

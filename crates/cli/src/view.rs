@@ -299,7 +299,7 @@ impl<W: std::io::Write> Rows<W> {
     }
 }
 
-/// The blocks alive at the end of a window that were made in it and pass.
+/// The blocks alive at the end of a window that were made in it and pass, by seqno.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -309,7 +309,22 @@ pub fn live(
     selection: &mut Selection,
     now: u64,
 ) -> anyhow::Result<Vec<LiveBlock>> {
-    let mut blocks = session.live_at(window.to)?;
+    let mut blocks = alive(session, window, selection, now)?;
+    blocks.sort_by_cached_key(|block| block.seqno);
+    Ok(blocks)
+}
+
+/// The same in no order, for who puts them in one.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn alive(
+    session: &mut Session,
+    window: Window,
+    selection: &mut Selection,
+    now: u64,
+) -> anyhow::Result<Vec<LiveBlock>> {
+    let mut blocks = session.alive_at(window.to)?;
     blocks.retain(|block| {
         window.made(block) && (selection.is_empty() || selection.passes(&Subject::alive(block, now), session))
     });

@@ -4,6 +4,7 @@ mod lists;
 
 use std::cmp::Ordering;
 
+use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
 use highwater_replay::LiveBlock;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -204,6 +205,22 @@ pub fn blocks(
     keys: &[SortOrder],
     reverse: bool,
 ) -> Result<(), QueryError> {
+    let count = blocks.len();
+    first_blocks(session, blocks, keys, reverse, count)
+}
+
+/// The same where only so many of the first are looked at: behind them stand the
+/// others, in no order.
+///
+/// # Errors
+/// As [`blocks`].
+pub fn first_blocks(
+    session: &mut Session,
+    blocks: &mut [LiveBlock],
+    keys: &[SortOrder],
+    reverse: bool,
+    first: usize,
+) -> Result<(), QueryError> {
     for order in keys {
         let need = match order.key {
             Thread => Capability::Threads,
@@ -222,27 +239,87 @@ pub fn blocks(
     };
     let names: Vec<FxHashMap<NodeId, u32>> =
         keys.iter().map(|order| ranks(session, blocks.iter().map(|block| block.node), order.key)).collect();
-    blocks.sort_by(|a, b| {
-        let mut order = Ordering::Equal;
-        for (sort, rank) in keys.iter().zip(&names) {
-            order = order.then_with(|| {
-                sort.direct(match sort.key {
-                    Ptr => a.addr.cmp(&b.addr),
-                    Size => a.size.cmp(&b.size),
-                    Thread => a.thread.cmp(&b.thread),
-                    Api => a.api.name().cmp(b.api.name()),
-                    Stack => a.node.cmp(&b.node),
-                    Lifetime => lives.get(&a.seqno).cmp(&lives.get(&b.seqno)),
-                    Site | Function | File | Module => rank.get(&a.node).cmp(&rank.get(&b.node)),
-                    // Times and seqnos are in one order.
-                    _ => a.seqno.cmp(&b.seqno),
-                })
-            });
-        }
-        let order = order.then_with(|| a.seqno.cmp(&b.seqno));
-        if reverse { order.reverse() } else { order }
-    });
+    let apis = api_ranks();
+    let number = |sort: &SortOrder, rank: &FxHashMap<NodeId, u32>, block: &LiveBlock| {
+        let number = match sort.key {
+            Ptr => block.addr,
+            Size => block.size,
+            Thread => u64::from(block.thread),
+            Api => apis.get(block.api as usize & 63).map_or(0, |&rank| u64::from(rank)),
+            Stack => u64::from(block.node),
+            Lifetime => lives.get(&block.seqno).copied().unwrap_or(0),
+            Site | Function | File | Module => u64::from(rank.get(&block.node).copied().unwrap_or(0)),
+            // Times and seqnos are in one order.
+            _ => block.seqno,
+        };
+        // The smallest comes first.
+        if sort.descending != reverse { !number } else { number }
+    };
+    let strongest = |block: &LiveBlock| match (keys.first(), names.first()) {
+        (Some(sort), Some(rank)) => number(sort, rank, block),
+        _ if reverse => !block.seqno,
+        _ => block.seqno,
+    };
+    let weaker = |a: &LiveBlock, b: &LiveBlock| {
+        let rest = keys.iter().zip(&names).skip(1);
+        let differ = rest.map(|(sort, rank)| number(sort, rank, a).cmp(&number(sort, rank, b)));
+        let order = differ.fold(Ordering::Equal, Ordering::then);
+        order.then_with(|| if reverse { b.seqno.cmp(&a.seqno) } else { a.seqno.cmp(&b.seqno) })
+    };
+    arrange(blocks, first, strongest, weaker);
     Ok(())
+}
+
+/// The place of each entry point in the alphabetical order of their names.
+fn api_ranks() -> [u8; 64] {
+    let mut sorted = ApiKind::ALL.to_vec();
+    sorted.sort_by_key(|api| api.name());
+    let mut ranks = [0; 64];
+    for api in ApiKind::ALL {
+        let before = sorted.partition_point(|other| other.name() < api.name());
+        ranks[*api as usize & 63] = before as u8;
+    }
+    ranks
+}
+
+/// Brings the `first` least of a list to its front, in order. What is sorted is each
+/// one's `strongest` number beside its place; the elements, many times as long, are
+/// looked at where two have the same, and moved once.
+fn arrange<T: Copy>(
+    list: &mut [T],
+    first: usize,
+    strongest: impl Fn(&T) -> u64,
+    weaker: impl Fn(&T, &T) -> Ordering,
+) {
+    let compare = |a: &(u64, usize), b: &(u64, usize)| {
+        a.0.cmp(&b.0).then_with(|| match (list.get(a.1), list.get(b.1)) {
+            (Some(one), Some(other)) => weaker(one, other),
+            _ => Ordering::Equal,
+        })
+    };
+    let mut order: Vec<(u64, usize)> =
+        list.iter().enumerate().map(|(at, element)| (strongest(element), at)).collect();
+    let first = first.min(order.len());
+    if first < order.len() / 2 {
+        if let Some(last) = first.checked_sub(1) {
+            order.select_nth_unstable_by(last, compare);
+        }
+        order.truncate(first);
+    }
+    order.sort_unstable_by(compare);
+    if order.len() == list.len() {
+        let sorted: Vec<T> = order.iter().filter_map(|(_, at)| list.get(*at).copied()).collect();
+        list.copy_from_slice(&sorted);
+        return;
+    }
+    for to in 0..order.len() {
+        // What stood at a place that is filled by now was put where that one came from.
+        let mut from = order.get(to).map_or(to, |(_, at)| *at);
+        while from < to {
+            from = order.get(from).map_or(to, |(_, at)| *at);
+        }
+        list.swap(to, from);
+    }
 }
 
 /// How long each of these blocks lives, ns, by seqno; until the last event where
@@ -301,7 +378,6 @@ pub(crate) fn ranks(
 mod tests {
     use super::*;
     use crate::session::made::Made;
-    use highwater_event::api::ApiKind;
 
     fn block(seqno: u64, size: u64, thread: u32, node: NodeId) -> LiveBlock {
         LiveBlock { addr: 8, size, usable: None, seqno, ns: 0, thread, api: ApiKind::Malloc, node }
@@ -335,6 +411,43 @@ mod tests {
         assert!(SortOrder::list("size,colour").is_err());
         assert!(SortOrder::list("sizee").unwrap_err().contains("did you mean `size`?"));
         assert!(SortOrder::list_of("ptr", OF_GROUPS).unwrap_err().contains("there are size, blocks"));
+    }
+
+    #[test]
+    fn the_first_of_a_list_are_those_of_the_whole_list_in_order() {
+        let mut random = 5u64;
+        let mut below = |limit: u64| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (random >> 33) % limit
+        };
+        for round in 0..2_000 {
+            let list: Vec<(u64, u64, u64)> =
+                (0..below(60)).map(|at| (below(1 + round % 9), below(4), at)).collect();
+            let mut sorted = list.clone();
+            sorted.sort_unstable();
+            let first = below(70) as usize;
+            let mut ours = list.clone();
+            arrange(&mut ours, first, |one| one.0, |a, b| a.cmp(b));
+            let shown = first.min(list.len());
+            assert_eq!(ours[..shown], sorted[..shown], "{first} of {list:?}");
+            // Nothing is lost, nothing comes twice.
+            ours.sort_unstable();
+            assert_eq!(ours, sorted);
+        }
+    }
+
+    #[test]
+    fn the_names_of_entry_points_are_in_their_order() {
+        let ranks = api_ranks();
+        for a in ApiKind::ALL {
+            for b in ApiKind::ALL {
+                assert_eq!(
+                    ranks[*a as usize].cmp(&ranks[*b as usize]),
+                    a.name().cmp(b.name()),
+                    "{a:?} {b:?}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -115,8 +115,9 @@ fn keyframes_are_used_and_leave_the_file_as_it_was() {
     assert!(!trace.wants_keyframes());
     // Groups before the last one are never looked at.
     let last = trace.keyframes().last().unwrap();
-    let entry = trace.keyframe_before(u64::MAX).unwrap().unwrap();
-    let mut heap = Replay::resume(Options::default(), &entry).unwrap();
+    let entry = trace.entries_before(u64::MAX).next().unwrap();
+    let mut keyframe = trace.enter(&entry).unwrap().unwrap();
+    let mut heap = Replay::resume(Options::default(), &mut keyframe).unwrap().unwrap();
     let mut feed = Feed::new(trace.steps_from(entry.seqno));
     assert!(last > 0);
     assert_eq!(feed.seqno(), last);

@@ -195,6 +195,16 @@ impl Index {
         Some(Found { page, line: REST, entry: entry as u32, place: *places.get(entry)? })
     }
 
+    /// Makes room for so many entries in all, if there is none yet: the same pages to which
+    /// it would have grown. (What has an entry keeps its pages.)
+    pub fn reserve(&mut self, count: usize) {
+        let pages = count.div_ceil(FULL).min(u32::MAX as usize);
+        if self.count == 0 && pages > self.pages.len() {
+            self.pages.resize_with(pages, || boxed(Line::EMPTY));
+            self.shift = 31 - pages.ilog2().min(31);
+        }
+    }
+
     /// Adds a place. `hash_of` says the hash of the places that are there.
     #[inline(always)]
     pub fn insert(&mut self, key: &Key, place: u32, hash_of: impl Fn(u32) -> Hash) {
@@ -359,6 +369,31 @@ mod tests {
         assert!(check(page, 9_000, 20_000).pages.len() > 2);
         // All in one line, and in one list of those that find it full.
         check(|addr| Hash { mixed: 0x1234_5678 << 32, ..page(addr) }, 9_000, 20_000);
+    }
+
+    #[test]
+    fn room_made_at_once_is_the_room_to_which_it_grows() {
+        let addr = |place: u32| 0x7f00_0000_0000 + u64::from(place) * 48;
+        for count in [0, 1, FULL - 1, FULL, FULL + 1, 5 * FULL, 40_000] {
+            let (mut grown, mut made) = (Index::default(), Index::default());
+            made.reserve(count);
+            for place in 0..count as u32 + 5_000 {
+                for index in [&mut grown, &mut made] {
+                    index.insert(&index.key(Hash::new(addr(place))), place, |at| Hash::new(addr(at)));
+                }
+                if place + 1 == count as u32 {
+                    assert_eq!(grown.pages.len(), made.pages.len(), "{count}");
+                }
+            }
+            // And from there on they grow alike.
+            assert_eq!((grown.pages.len(), grown.shift), (made.pages.len(), made.shift), "{count}");
+            for place in 0..count as u32 + 5_000 {
+                let key = made.key(Hash::new(addr(place)));
+                assert_eq!(made.find(&key, |at| at == place).map(|found| found.place), Some(place));
+            }
+            made.reserve(1_000_000);
+            assert_eq!(grown.pages.len(), made.pages.len(), "what has entries keeps its pages");
+        }
     }
 
     #[test]

@@ -384,9 +384,10 @@ impl Replay {
 
     /// The blocks that are alive, by seqno.
     pub fn live_set(&self) -> Vec<LiveBlock> {
-        let mut set: Vec<LiveBlock> = self.live().collect();
-        set.sort_unstable_by_key(|block| block.seqno);
-        set
+        // What is sorted is small; a block is not.
+        let mut set: Vec<(u64, &Block)> = self.table.live().map(|block| (block.seqno(), block)).collect();
+        set.sort_unstable_by_key(|(seqno, _)| *seqno);
+        set.into_iter().map(|(_, block)| self.live_block(block)).collect()
     }
 
     /// The bad frees, the first [`MAX_ERRORS`] of them; by seqno once finished.

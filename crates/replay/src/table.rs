@@ -26,6 +26,8 @@ const PASSES: usize = 16;
 const SAMPLES: usize = 1 << 12;
 /// Places for young blocks; together they fit into the first cache.
 const YOUNG: usize = 512;
+/// Blocks of [`Table::put_new`] between asking for memory and using it.
+const AHEAD: usize = 16;
 /// No place.
 const NONE: u32 = u32::MAX;
 
@@ -197,6 +199,40 @@ impl Table {
         None
     }
 
+    /// Makes room in the index for so many blocks, if there is none yet.
+    pub fn reserve(&mut self, count: usize) {
+        self.index.reserve(count);
+    }
+
+    /// Puts in many blocks. No two of them, and none that lives here, may have an address
+    /// in common: nothing is looked for.
+    pub fn put_new(&mut self, blocks: &[Fields]) {
+        for piece in blocks.chunks(AHEAD) {
+            let mut keys = [Key::default(); AHEAD];
+            for (key, fields) in keys.iter_mut().zip(piece) {
+                *key = self.key(fields.addr);
+                self.prefetch_index(key);
+            }
+            for (key, fields) in keys.iter().zip(piece) {
+                let at = self.place();
+                self.slab.get_mut(at).set(fields);
+                let slab = &self.slab;
+                self.index.insert(key, at, |at| Hash::new(slab.get(at).addr()));
+            }
+        }
+    }
+
+    /// A place in the slab that is not in use.
+    #[inline(always)]
+    fn place(&mut self) -> u32 {
+        if self.vacant == NONE {
+            return self.slab.extend();
+        }
+        let at = self.vacant;
+        self.vacant = self.slab.get(at).next_vacant();
+        at
+    }
+
     /// Takes out the block that lives at `addr`; what `with` makes of it.
     pub fn take<R>(&mut self, addr: u64, with: impl FnOnce(&Block) -> R) -> Option<R> {
         self.take_at(&self.key(addr), addr, with)
@@ -358,6 +394,28 @@ mod tests {
             }
         }
         assert!(table.young_count > 0 && table.index.count() > 0);
+    }
+
+    #[test]
+    fn many_new_blocks_at_once_are_as_good_as_one_by_one() {
+        let (mut one, mut many) = (Table::default(), Table::default());
+        let fields: Vec<Fields> = (0..50_000).map(|i| block((i * 16) ^ 0x50, i)).collect();
+        many.reserve(40_000);
+        for part in fields.chunks(1_777) {
+            many.put_new(part);
+        }
+        fields.iter().for_each(|fields| _ = one.put(fields));
+        let all = |table: &Table| table.live_by_addr().map(Block::fields).collect::<Vec<_>>();
+        assert_eq!(all(&one), all(&many));
+        assert_eq!(one.count(), many.count());
+        assert!(many.heap_bytes() <= one.heap_bytes() + size_of::<[Block; CHUNK]>());
+        // What was given back before is used again.
+        for i in 0..1_000 {
+            assert_eq!(many.take(fields[i * 50].addr, Block::seqno), Some(i as u64 * 50));
+        }
+        let places = many.places();
+        many.put_new(&fields.iter().step_by(50).copied().collect::<Vec<_>>());
+        assert_eq!((all(&one), many.places()), (all(&many), places));
     }
 
     #[test]

@@ -23,6 +23,7 @@
 
 pub mod clock;
 mod defs;
+mod entry;
 pub mod error;
 mod extend;
 mod frame;
@@ -42,6 +43,7 @@ pub mod steps;
 pub mod varint;
 pub mod writer;
 
+pub use entry::{Entry, KeyframeReader};
 pub use error::{BlockKind, TraceError, Warning};
 pub use extend::{Appended, GroupStart, KeyframePacker, PackedKeyframe};
 pub use frame::FORMAT_VERSION;

@@ -11,7 +11,7 @@ use crate::frame::{
 };
 use crate::group::{BlockInfo, read_table};
 use crate::index::{GroupRef, Index, KeyframeRef};
-use crate::keyframe::{Keyframe, ThreadState, read_live};
+use crate::keyframe::read_live;
 use crate::left_out::LeftOut;
 use crate::model::{End, Mark, Meta, ModuleDef, NameDef, Note, Renumbered, RssSample, ThreadDef, ThreadNo};
 use crate::nodes::Nodes;
@@ -300,26 +300,6 @@ impl Trace {
         group.map_or(self.event_count(), |group| group.first_seqno)
     }
 
-    /// The last readable keyframe at or before an event. Go on from it with
-    /// `steps_from(keyframe.seqno)`.
-    ///
-    /// # Errors
-    /// [`TraceError::Read`]. A damaged keyframe is passed over for an earlier one.
-    pub fn keyframe_before(&self, seqno: u64) -> Result<Option<Keyframe>, TraceError> {
-        let mut buffers = Buffers::default();
-        let refs = &self.index.keyframes;
-        for first in (0..refs.len()).rev() {
-            let Some(head) = refs.get(first) else { continue };
-            if head.part != 0 || head.seqno > seqno {
-                continue;
-            }
-            if let Some(keyframe) = self.read_keyframe(refs.get(first..).unwrap_or_default(), &mut buffers)? {
-                return Ok(Some(keyframe));
-            }
-        }
-        Ok(None)
-    }
-
     /// What a scan for unreachable blocks found, or why there was none.
     ///
     /// # Errors
@@ -380,7 +360,7 @@ impl Trace {
         found.extend_from_slice(steps.warnings());
         let mut buffers = Buffers::default();
         for keyframe in &self.index.keyframes {
-            if self.read_keyframe_part(keyframe, &mut Vec::new(), &mut buffers)?.is_none() {
+            if !self.is_keyframe(keyframe, &mut buffers)? {
                 found.push(Warning::Damaged {
                     offset: keyframe.offset,
                     kind: Some(BlockKind::Keyframe),
@@ -411,39 +391,14 @@ impl Trace {
         Ok(())
     }
 
-    fn read_keyframe(
-        &self,
-        refs: &[KeyframeRef],
-        buffers: &mut Buffers,
-    ) -> Result<Option<Keyframe>, TraceError> {
-        let Some(head) = refs.first() else { return Ok(None) };
-        let Some(refs) = refs.get(..head.parts as usize) else { return Ok(None) };
-        let (mut blocks, mut threads) = (Vec::new(), None);
-        for (part, place) in refs.iter().enumerate() {
-            if (place.seqno, place.part as usize) != (head.seqno, part) {
-                return Ok(None);
-            }
-            let Some(its) = self.read_keyframe_part(place, &mut blocks, buffers)? else { return Ok(None) };
-            threads = threads.or(its);
-        }
-        Ok(Some(Keyframe { seqno: head.seqno, ns: self.to_ns(head.stamp), blocks, threads }))
-    }
-
-    fn read_keyframe_part(
-        &self,
-        place: &KeyframeRef,
-        out: &mut Vec<crate::model::LiveBlock>,
-        buffers: &mut Buffers,
-    ) -> Result<Option<Option<Vec<ThreadState>>>, TraceError> {
-        let Some(header) = self.source.header(place.offset)? else { return Ok(None) };
-        let fits = header.is(BlockKind::Keyframe)
-            && (header.first, header.first_epoch, header.last_epoch)
-                == (place.seqno, place.part, place.parts);
+    /// Can a part of a keyframe be read?
+    fn is_keyframe(&self, place: &KeyframeRef, buffers: &mut Buffers) -> Result<bool, TraceError> {
+        let Some(header) = self.keyframe_header(place)? else { return Ok(false) };
         let mut raw = Vec::new();
-        if !fits || self.source.payload(place.offset, &header, buffers, &mut raw)?.is_err() {
-            return Ok(None);
+        if self.source.payload(place.offset, &header, buffers, &mut raw)?.is_err() {
+            return Ok(false);
         }
-        Ok(read_live(&raw, header.count, out))
+        Ok(read_live(&raw, header.count, &mut Vec::new()).is_some())
     }
 
     fn damaged(&mut self, offset: u64, kind: Option<BlockKind>, events: u64, what: &'static str) {

@@ -108,11 +108,15 @@ fn entry(trace: &Trace, until: Until, options: Options) -> Result<(Steps<'_>, Re
         Until::Seqno(last) => last.saturating_add(1),
         Until::Ns(last) => trace.seqno_before_ns(last.saturating_add(1)),
     };
-    if seqno > 0
-        && let Some(keyframe) = trace.keyframe_before(seqno)?
-        && let Some(heap) = Replay::resume(options.clone(), &keyframe)
-    {
-        return Ok((trace.steps_from(keyframe.seqno), heap));
+    if seqno > 0 {
+        // A damaged keyframe is passed over for an earlier one.
+        for entry in trace.entries_before(seqno) {
+            if let Some(mut keyframe) = trace.enter(&entry)?
+                && let Some(heap) = Replay::resume(options.clone(), &mut keyframe)?
+            {
+                return Ok((trace.steps_from(entry.seqno), heap));
+            }
+        }
     }
     Ok((trace.steps(), Replay::new(options)))
 }
@@ -279,13 +283,25 @@ impl Session {
     /// # Errors
     /// The file cannot be read.
     pub fn live_at(&mut self, until: Until) -> Result<Vec<LiveBlock>, QueryError> {
+        Ok(self.heap_at(until)?.live_set())
+    }
+
+    /// The same in no order, for who puts them in one.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn alive_at(&mut self, until: Until) -> Result<Vec<LiveBlock>, QueryError> {
+        Ok(self.heap_at(until)?.live().collect())
+    }
+
+    fn heap_at(&mut self, until: Until) -> Result<Replay, QueryError> {
         self.knows(until)?;
         let source = self.source();
         let (mut stream, mut heap) = source.feed(until, self.replay.clone())?;
         stream.go_on(&mut heap, until, self.facts.events)?;
         self.learn_from(&stream);
         heap.finish();
-        Ok(heap.live_set())
+        Ok(heap)
     }
 
     /// What happened after `from` and up to `to`: a finished replay whose

@@ -1,7 +1,7 @@
 //! Going on from a keyframe, and what a keyframe has to hold for that.
 
 use highwater_trace::model::LiveBlock as Stored;
-use highwater_trace::{Keyframe, ThreadState};
+use highwater_trace::{KeyframeReader, ThreadState, TraceError};
 
 use super::{Options, Replay, SEARCH_BUDGET};
 use crate::block::{Fields, MAX_NS, MAX_SEQNO, MAX_SIZE};
@@ -30,61 +30,93 @@ impl Doubts {
     }
 }
 
+/// What was restored of a keyframe so far.
+#[derive(Default)]
+struct Restoring {
+    /// The present part.
+    fields: Vec<Fields>,
+    /// The greatest address.
+    highest: Option<u64>,
+}
+
 impl Replay {
     /// The heap as a keyframe has it, to go on with [`Replay::feed_in`] from the
     /// event with the keyframe's seqno. Nothing is counted yet but what lives:
     /// begin a [window](Replay::begin_window) where counts matter. `None` for a
-    /// keyframe that does not say enough of the threads.
-    pub fn resume(options: Options, keyframe: &Keyframe) -> Option<Replay> {
-        let threads = keyframe.threads.as_ref()?;
+    /// keyframe that is damaged, or does not say enough of the threads.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn resume(options: Options, keyframe: &mut KeyframeReader<'_>) -> Result<Option<Replay>, TraceError> {
+        let Some(threads) = keyframe.threads() else { return Ok(None) };
         let mut replay = Replay::new(options);
-        replay.now = keyframe.ns;
-        replay.seqno = keyframe.seqno.saturating_sub(1);
+        let entry = keyframe.entry();
+        replay.now = entry.ns;
+        replay.seqno = entry.seqno.saturating_sub(1);
         for state in threads {
             let index = replay.thread(state.thread);
-            let totals = replay.threads.get_mut(index as usize)?;
+            let Some(totals) = replay.threads.get_mut(index as usize) else { return Ok(None) };
             totals.last_alloc = state.last_alloc.unwrap_or(u64::MAX);
             (totals.first_ns, totals.last_ns) = (state.first_ns, state.last_ns);
         }
-        for block in &keyframe.blocks {
-            replay.restore(block);
+        replay.table.reserve(keyframe.at_least());
+        let mut restoring = Restoring::default();
+        while let Some(blocks) = keyframe.next_part()? {
+            replay.restore(blocks, &mut restoring);
         }
-        replay.peak.restart(keyframe.ns, replay.seqno);
-        Some(replay)
+        if !keyframe.is_sound() {
+            return Ok(None);
+        }
+        replay.peak.restart(entry.ns, replay.seqno);
+        Ok(Some(replay))
     }
 
-    /// A block that lived at the keyframe.
-    fn restore(&mut self, block: &Stored) {
-        let thread = self.thread(block.thread);
-        let site = self.site_at(block.node);
-        let fields = Fields {
-            addr: block.addr,
-            size: block.size.min(MAX_SIZE),
-            ns: block.ns.min(MAX_NS),
-            seqno: block.seqno.min(MAX_SEQNO),
-            thread,
-            api: block.api as u8,
-            site,
-        };
-        if self.table.put(&fields).is_some() {
-            // Two blocks at one address: no heap of ours. The later one counts.
-            return;
+    /// Some of the blocks that lived at a keyframe.
+    fn restore(&mut self, blocks: &[Stored], restoring: &mut Restoring) {
+        let Restoring { fields, highest } = restoring;
+        fields.clear();
+        for block in blocks {
+            fields.push(Fields {
+                addr: block.addr,
+                size: block.size.min(MAX_SIZE),
+                ns: block.ns.min(MAX_NS),
+                seqno: block.seqno.min(MAX_SEQNO),
+                thread: self.thread(block.thread),
+                api: block.api as u8,
+                site: self.site_at(block.node),
+            });
         }
-        if let Some(usable) = block.usable {
-            self.usable.insert(fields.seqno, usable);
+        // Keyframes have blocks by address; behind all that are there nothing is in the way.
+        let rising = fields.is_sorted_by(|a, b| a.addr < b.addr);
+        if rising && fields.first().is_some_and(|first| highest.is_none_or(|last| last < first.addr)) {
+            self.table.put_new(fields);
+        } else {
+            // Two blocks at one address are no heap of ours: the later one counts.
+            fields.retain(|fields| self.table.put(fields).is_none());
         }
+        let last = fields.iter().map(|fields| fields.addr).max();
+        *highest = last.max(*highest);
+        let usable = blocks.iter().filter_map(|block| Some((block.seqno.min(MAX_SEQNO), block.usable?)));
+        self.usable.extend(usable);
+        for fields in fields {
+            self.count_restored(fields);
+        }
+    }
+
+    /// A block that lived at the keyframe counts.
+    fn count_restored(&mut self, fields: &Fields) {
         let weight = self.weight(fields.size, fields.seqno);
         self.peak.live_bytes = self.peak.live_bytes.wrapping_add(weight.bytes);
         self.peak.live_blocks = self.peak.live_blocks.wrapping_add(weight.blocks);
         if self.totals.sampled.rate != 0 {
             self.totals.sampled.came(&weight);
         }
-        if let Some(totals) = self.threads.get_mut(thread as usize) {
+        if let Some(totals) = self.threads.get_mut(fields.thread as usize) {
             totals.live_blocks = totals.live_blocks.wrapping_add(weight.blocks);
             totals.live_bytes = totals.live_bytes.wrapping_add(weight.bytes);
             totals.peak_bytes = totals.live_bytes;
         }
-        if let Some(totals) = self.sites.get_mut(site as usize) {
+        if let Some(totals) = self.sites.get_mut(fields.site as usize) {
             totals.live_blocks = totals.live_blocks.wrapping_add(weight.blocks);
             totals.live_bytes = totals.live_bytes.wrapping_add(weight.bytes);
             totals.live_variance = totals.live_variance.wrapping_add(weight.variance);
