@@ -77,6 +77,8 @@ proptest! {
         write(&plain, seed, 12, threads);
         std::fs::copy(&plain, &framed).unwrap();
         extend(&framed);
+        let differ = Trace::open(&framed).unwrap().entries_before(u64::MAX).filter(|entry| entry.differs).count();
+        prop_assert!(differ > 0, "all keyframes are whole");
         let events = Trace::open(&plain).unwrap().event_count();
         let ns = Trace::open(&framed).unwrap().to_ns(1_000 + events);
         for (a, b, by_time) in places {
@@ -124,6 +126,58 @@ fn keyframes_are_used_and_leave_the_file_as_it_was() {
     feed.go_on(&mut heap, Until::End, 0).unwrap();
     heap.finish();
     assert_eq!(heap.live_set(), session(&path).replay().unwrap().live_set());
+}
+
+/// Where the blocks of these kinds are that were appended behind `len` bytes.
+fn blocks_of(bytes: &[u8], len: usize, kinds: &[u8]) -> Vec<(usize, u8)> {
+    let its = |at: usize| bytes[at..].starts_with(b"\xb7HWB") && kinds.contains(&bytes[at + 4]);
+    (len..bytes.len() - 64).filter(|&at| its(at)).map(|at| (at, bytes[at + 4])).collect()
+}
+
+#[test]
+fn a_damaged_keyframe_and_all_that_differs_from_it_are_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, plain) = (dir.path().join("a.hwt"), dir.path().join("plain.hwt"));
+    write(&path, 6, 30, 2);
+    std::fs::copy(&path, &plain).unwrap();
+    let len = std::fs::metadata(&path).unwrap().len() as usize;
+    extend(&path);
+    let sound = std::fs::read(&path).unwrap();
+    let instants: Vec<u64> = Trace::open(&path).unwrap().keyframes().collect();
+    let lives = |path: &Path, seqno: u64| session(path).live_at(Until::Seqno(seqno)).unwrap();
+    let truth: Vec<_> = instants.iter().map(|&seqno| lives(&plain, seqno)).collect();
+    let blocks = blocks_of(&sound, len, &[6, 11, 13]);
+    for kind in [6, 11, 13] {
+        assert!(blocks.iter().any(|block| block.1 == kind), "{blocks:?}");
+    }
+    for (at, kind) in blocks {
+        // In the header, behind it, and in the last byte.
+        let stored = u32::from_le_bytes(sound[at + 12..at + 16].try_into().unwrap()) as usize;
+        for place in [at + 40, at + 64, at + 63 + stored] {
+            let mut bytes = sound.clone();
+            bytes[place] ^= 0x20;
+            std::fs::write(&path, &bytes).unwrap();
+            for (&seqno, truth) in instants.iter().zip(&truth) {
+                assert_eq!(&lives(&path, seqno), truth, "byte {place} of a block of kind {kind}");
+            }
+            let mut trace = Trace::open(&path).unwrap();
+            trace.verify().unwrap();
+            let name = match kind {
+                6 => "keyframe",
+                11 => "difference of keyframes",
+                _ => "base of differences",
+            };
+            let warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();
+            assert_eq!(warnings, [format!("damaged block at offset {at} ({name}): it cannot be read")]);
+        }
+    }
+    // Where the index is lost they are found all the same.
+    std::fs::write(&path, &sound[..sound.len() - 20]).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert!(trace.keyframes().eq(instants.iter().copied()));
+    for (&seqno, truth) in instants.iter().zip(&truth) {
+        assert_eq!(&lives(&path, seqno), truth);
+    }
 }
 
 #[test]

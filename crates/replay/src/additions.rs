@@ -1,11 +1,12 @@
 //! What a replay of a whole trace adds to it: keyframes, which are made on the way,
 //! its outcome, and the evidence that leaks are ranked by.
 
-use highwater_trace::{Appended, Batch, GroupStart, Kept, KeyframePacker, PackedKeyframe, Trace};
+use highwater_trace::{Appended, Batch, Difference, GroupStart, Kept, KeyframePacker, PackedKeyframe, Trace};
 
 use crate::evidence::{self, Evidence};
 use crate::outcome::{self, Outcome};
 use crate::replay::{Options, Replay};
+use crate::table::Roll;
 use crate::watch::Watch;
 
 /// What is added to a trace while all of it is replayed.
@@ -13,15 +14,32 @@ pub struct Additions {
     starts: std::iter::Peekable<std::vec::IntoIter<GroupStart>>,
     packer: KeyframePacker,
     packed: Vec<PackedKeyframe>,
-    /// Bytes that the keyframes may have together, at most.
+    /// Bytes that the keyframes may have together, at most, and what is left of them.
+    all: u64,
     room: u64,
+    /// Events in the trace.
+    events: u64,
     apart: u64,
     /// From this seqno on the next one may be made.
     next: u64,
+    /// The latest whole one.
+    base: Option<Base>,
     /// Is an outcome wanted?
     outcome: bool,
     /// And evidence?
     evidence: bool,
+}
+
+/// A whole keyframe to which those behind it are differences.
+struct Base {
+    seqno: u64,
+    /// Its blocks.
+    count: u64,
+    roll: Roll,
+    /// Differences to it so far.
+    differences: u32,
+    /// So much has changed since that a difference was not worth it.
+    outlived: bool,
 }
 
 impl Watch for Additions {
@@ -33,8 +51,16 @@ impl Watch for Additions {
 }
 
 /// Events between two keyframes, at least: fewer are replayed as fast as a
-/// keyframe is read.
+/// keyframe is read. In a heap of many blocks there are as many events as blocks between
+/// two: to find a difference takes a look at all of them.
 const APART: u64 = 500_000;
+/// Events between two whole keyframes for each block of the first, at least: to pack one
+/// takes a small part of the time of what lies between.
+const WHOLE_APART: u64 = 12;
+/// The same where too much has changed for a difference, of which the new blocks are
+/// at most this part of all.
+const OUTLIVED: u64 = 8;
+const NEW: usize = 4;
 
 impl Additions {
     /// For a trace; `None` if it has no room or no need for any.
@@ -58,9 +84,12 @@ impl Additions {
             starts: starts.into_iter().peekable(),
             packer: KeyframePacker::new()?,
             packed: Vec::new(),
+            all: trace.file_size() / 3,
             room: trace.file_size() / 3,
+            events: trace.event_count(),
             apart,
             next: apart,
+            base: None,
             outcome,
             evidence,
         })
@@ -83,10 +112,53 @@ impl Additions {
         }
         replay.ends_before(Some(batch.epoch));
         let count = replay.live_count();
-        // Packing one takes a small part of the time of what lies between.
-        self.next = batch.seqno + self.apart.max(if self.apart < APART { 0 } else { 8 * count as u64 });
-        let (threads, blocks) = (replay.thread_states(), replay.stored_blocks());
-        if let Some(frame) = self.packer.pack(start, &threads, count, blocks, self.room) {
+        // Those at every possible place are made for tests alone.
+        let sparse = self.apart >= APART;
+        self.next = batch.seqno + self.apart.max(if sparse { count as u64 } else { 0 });
+        let whole = self.base.as_ref().is_none_or(|base| {
+            let blocks = if base.outlived { OUTLIVED } else { WHOLE_APART };
+            let due = batch.seqno - base.seqno >= blocks * base.count;
+            if sparse { due } else { base.differences >= 3 }
+        });
+        if whole {
+            self.whole(replay, start, count);
+        } else {
+            let most = if sparse { count / NEW } else { usize::MAX };
+            self.difference(replay, start, most);
+        }
+    }
+
+    fn whole(&mut self, replay: &Replay, start: GroupStart, count: usize) {
+        let mut roll = Roll::default();
+        let (threads, blocks) = (replay.thread_states(), replay.stored_blocks(&mut roll));
+        let frame = self.packer.pack(start, &threads, count, blocks, self.room);
+        // Where there is no room for it the next attempt is as far away.
+        let (seqno, count, outlived) = (start.seqno, count as u64, frame.is_none());
+        self.base = Some(Base { seqno, count, roll, differences: 0, outlived });
+        self.take(frame);
+    }
+
+    fn difference(&mut self, replay: &Replay, start: GroupStart, most: usize) {
+        let Some(base) = self.base.as_mut().filter(|base| !base.outlived) else { return };
+        // Of a long trace the last part is to have some, too. (Tests have room for all.)
+        let used = u128::from(self.all - self.room) * u128::from(self.events);
+        if self.apart >= APART && used > u128::from(self.all) * u128::from(start.seqno) {
+            return;
+        }
+        let Some(since) = replay.since(&base.roll, most) else {
+            base.outlived = true;
+            return;
+        };
+        base.differences += 1;
+        let (threads, blocks) = (replay.thread_states(), replay.stored_since(&since));
+        let difference = Difference { base: base.seqno, gone: &since.gone };
+        let count = since.new_count();
+        let frame = self.packer.pack_difference(start, &threads, &difference, count, blocks, self.room);
+        self.take(frame);
+    }
+
+    fn take(&mut self, frame: Option<PackedKeyframe>) {
+        if let Some(frame) = frame {
             self.room = self.room.saturating_sub(frame.bytes());
             self.packed.push(frame);
         }
@@ -104,7 +176,14 @@ impl Additions {
         evidence: Option<&Evidence>,
         options: &Options,
     ) -> Appended {
-        self.packed.retain(|frame| replay.is_sound_from(frame.seqno()));
+        // What a replay cannot go on from may still be what others differ from.
+        let sound = |frame: &PackedKeyframe| replay.is_sound_from(frame.seqno());
+        let bases: Vec<u64> =
+            self.packed.iter().filter(|frame| sound(frame)).filter_map(PackedKeyframe::base).collect();
+        for frame in self.packed.iter_mut().filter(|frame| !sound(frame)) {
+            frame.only_as_base();
+        }
+        self.packed.retain(|frame| sound(frame) || bases.contains(&frame.seqno()));
         let outcome = self.outcome.then(|| found.clone().encode(options));
         let evidence = evidence.filter(|_| self.evidence).and_then(|evidence| evidence.encode(options));
         let pack = |what, rules, bytes: Option<Vec<u8>>| trace.pack(what, rules, &bytes?);

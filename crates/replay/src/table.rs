@@ -10,7 +10,11 @@
 //! it would have to come by this place again. So an address that is used again soon,
 //! as most are, is not looked for.
 
+mod since;
+
 use std::ops::RangeInclusive;
+
+pub use since::{Roll, Since};
 
 use crate::block::{Block, Fields};
 use crate::index::{Hash, Index, Key};
@@ -21,7 +25,7 @@ const CHUNK: usize = 8192;
 /// Blocks from which on [`Table::live_by_addr`] goes through all more than once,
 /// and how often at most.
 const PASS: usize = 1 << 16;
-const PASSES: usize = 16;
+const PASSES: usize = 4;
 /// Addresses that say where to part all of them.
 const SAMPLES: usize = 1 << 12;
 /// Places for young blocks; together they fit into the first cache.
@@ -279,21 +283,26 @@ impl Table {
         slab.chain(self.young.iter())
     }
 
-    /// All live blocks, by address. Their places are put in order a range of
-    /// addresses after the other, a sixteenth of them at a time (of a million or
-    /// more): that takes 1 byte a block.
-    pub fn live_by_addr(&self) -> impl Iterator<Item = &Block> {
+    /// All live blocks with their places, by address. The places are put in order a range of
+    /// addresses after the other, a quarter of them at a time (of a quarter of a
+    /// million or more): that takes 4 bytes a block.
+    fn live_by_addr(&self) -> impl Iterator<Item = (u32, &Block)> {
         let ranges = self.ranges();
         ranges.into_iter().flat_map(|range| {
             let places = (0u32..).zip(self.all()).filter(|(_, block)| block.is_live());
             let its = places.map(|(at, block)| (block.addr(), at)).filter(|(addr, _)| range.contains(addr));
             let mut its: Vec<(u64, u32)> = its.collect();
             its.sort_unstable();
-            its.into_iter().map(|(_, at)| match at.checked_sub(self.slab.used) {
-                Some(at) => &self.young[at as usize % YOUNG],
-                None => self.slab.get(at),
-            })
+            its.into_iter().map(|(_, at)| (at, self.at_place(at)))
         })
+    }
+
+    /// The block at a place: those of the young are behind the others'.
+    fn at_place(&self, at: u32) -> &Block {
+        match at.checked_sub(self.slab.used) {
+            Some(at) => &self.young[at as usize % YOUNG],
+            None => self.slab.get(at),
+        }
     }
 
     /// All addresses, in ranges in which about as many blocks live.
@@ -388,7 +397,7 @@ mod tests {
             assert_eq!(table.count(), model.len());
             if seqno % 1_000 == 0 {
                 let by_addr: Vec<(u64, u64)> =
-                    table.live_by_addr().map(|block| (block.addr(), block.seqno())).collect();
+                    table.live_by_addr().map(|(_, block)| (block.addr(), block.seqno())).collect();
                 assert!(by_addr.into_iter().eq(model.iter().map(|(&addr, &seqno)| (addr, seqno))));
                 assert_eq!(table.live().count(), model.len());
             }
@@ -405,7 +414,7 @@ mod tests {
             many.put_new(part);
         }
         fields.iter().for_each(|fields| _ = one.put(fields));
-        let all = |table: &Table| table.live_by_addr().map(Block::fields).collect::<Vec<_>>();
+        let all = |table: &Table| table.live_by_addr().map(|(_, block)| block.fields()).collect::<Vec<_>>();
         assert_eq!(all(&one), all(&many));
         assert_eq!(one.count(), many.count());
         assert!(many.heap_bytes() <= one.heap_bytes() + size_of::<[Block; CHUNK]>());
@@ -439,12 +448,16 @@ mod tests {
         let mut wanted: Vec<u64> = table.live().map(Block::addr).collect();
         wanted.sort_unstable();
         assert_eq!(wanted.last(), Some(&u64::MAX));
-        assert!(table.live_by_addr().map(Block::addr).eq(wanted));
+        assert!(table.live_by_addr().map(|(_, block)| block.addr()).eq(wanted));
         let mut last = Table::default();
         for i in 0..3 * PASS as u64 {
             last.put(&block(u64::MAX - i, i));
         }
-        assert!(last.live_by_addr().map(Block::addr).eq((0..3 * PASS as u64).rev().map(|i| u64::MAX - i)));
+        assert!(
+            last.live_by_addr()
+                .map(|(_, block)| block.addr())
+                .eq((0..3 * PASS as u64).rev().map(|i| u64::MAX - i))
+        );
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-use crate::error::TraceError;
+use crate::error::{BlockKind, TraceError};
 use crate::frame::BlockHeader;
-use crate::index::KeyframeRef;
-use crate::keyframe::{Keyframe, ThreadState, read_live};
+use crate::index::{FrameKind, KeyframeRef};
+use crate::keyframe::{Keyframe, ThreadState, read_difference, read_live};
 use crate::model::LiveBlock;
 use crate::reader::Trace;
 use crate::scan::Buffers;
@@ -22,6 +22,8 @@ pub struct Entry {
     pub seqno: u64,
     /// When that is, nanoseconds since the start (time of the last event before it).
     pub ns: u64,
+    /// Is the heap there known by its differences to an earlier one?
+    pub differs: bool,
     /// Where it stands in the index.
     at: usize,
 }
@@ -29,14 +31,19 @@ pub struct Entry {
 /// A block of the file.
 type Place = (u64, BlockHeader);
 
-/// What a keyframe holds, in the order of the file and a part at a time.
+/// What a keyframe holds, a part at a time.
+///
+/// Those of a whole one come by address. Of one that is differences the blocks of
+/// its base come first, without those that are gone, and then the new ones, by
+/// address again.
 pub struct KeyframeReader<'a> {
     trace: &'a Trace,
     entry: Entry,
     threads: Option<Vec<ThreadState>>,
-    parts: VecDeque<Place>,
-    /// Has the first part, read for what it says of the threads, not been given out?
-    first: bool,
+    parts: VecDeque<Part>,
+    gone: std::iter::Peekable<std::vec::IntoIter<u32>>,
+    /// Blocks of the base so far.
+    passed: u32,
     blocks: Vec<LiveBlock>,
     raw: Vec<u8>,
     buffers: Buffers,
@@ -44,14 +51,25 @@ pub struct KeyframeReader<'a> {
     sound: bool,
 }
 
+/// What is still to be given out.
+enum Part {
+    /// The first part, read for what it says of the threads.
+    Read(Vec<LiveBlock>),
+    /// A block of the file.
+    Placed(Place),
+    /// The same, of the keyframe that this one differs from.
+    OfBase(Place),
+}
+
 impl Trace {
     /// The places at or before an event from which the heap is known, the nearest first.
     /// Go on from one with `steps_from(entry.seqno)`.
     pub fn entries_before(&self, seqno: u64) -> impl Iterator<Item = Entry> + '_ {
         let refs = self.index.keyframes.iter().enumerate().rev();
-        refs.filter(move |(_, head)| head.part == 0 && head.seqno <= seqno).map(|(at, head)| Entry {
+        refs.filter(move |(_, head)| head.begins() && head.seqno <= seqno).map(|(at, head)| Entry {
             seqno: head.seqno,
             ns: self.to_ns(head.stamp),
+            differs: head.kind == FrameKind::Difference,
             at,
         })
     }
@@ -61,52 +79,84 @@ impl Trace {
     /// # Errors
     /// [`TraceError::Read`].
     pub fn enter(&self, entry: &Entry) -> Result<Option<KeyframeReader<'_>>, TraceError> {
-        let Some(mut parts) = self.parts_of(entry.at)? else { return Ok(None) };
-        let Some(first) = parts.pop_front() else { return Ok(None) };
-        let stored: u64 = parts.iter().chain([&first]).map(|(_, part)| u64::from(part.stored_len)).sum();
-        let count: u64 = parts.iter().chain([&first]).map(|(_, part)| u64::from(part.count)).sum();
+        let Some(parts) = self.parts_of(entry.at)? else { return Ok(None) };
+        let mut parts = parts.into_iter();
+        let Some((offset, header)) = parts.next() else { return Ok(None) };
         let mut reader = KeyframeReader {
             trace: self,
             entry: *entry,
             threads: None,
-            parts,
-            first: true,
+            parts: VecDeque::new(),
+            gone: Vec::new().into_iter().peekable(),
+            passed: 0,
             blocks: Vec::new(),
             raw: Vec::new(),
             buffers: Buffers::default(),
-            count: count.min(stored.min(self.size) / LEAST_BYTES),
+            count: 0,
             sound: true,
         };
-        match reader.read(&first)? {
-            Some(threads) => reader.threads = threads,
-            None => return Ok(None),
+        let mut first = Vec::new();
+        if self.source.payload(offset, &header, &mut reader.buffers, &mut reader.raw)?.is_err() {
+            return Ok(None);
         }
+        let mut room = Room::default();
+        room.add(&header);
+        if header.is(BlockKind::Keyframe) {
+            let Some(threads) = read_live(&reader.raw, header.count, &mut first) else { return Ok(None) };
+            reader.threads = threads;
+        } else {
+            let Some((threads, gone)) = read_difference(&reader.raw, header.first, header.count, &mut first)
+            else {
+                return Ok(None);
+            };
+            let Some(base) = self.base_of(entry.at, gone.base)? else { return Ok(None) };
+            base.iter().for_each(|(_, header)| room.add(header));
+            reader.parts.extend(base.into_iter().map(Part::OfBase));
+            reader.threads = threads;
+            reader.gone = gone.places.into_iter().peekable();
+        }
+        reader.parts.push_back(Part::Read(first));
+        reader.parts.extend(parts.inspect(|(_, header)| room.add(header)).map(Part::Placed));
+        reader.count = room.count.min(room.stored.min(self.size) / LEAST_BYTES);
         Ok(Some(reader))
+    }
+
+    /// The parts of the whole keyframe or base with this seqno before what is at `at`.
+    fn base_of(&self, at: usize, seqno: u64) -> Result<Option<Vec<Place>>, TraceError> {
+        let before = self.index.keyframes.get(..at).unwrap_or_default();
+        let its = |head: &KeyframeRef| {
+            matches!(head.kind, FrameKind::Whole | FrameKind::Base) && head.part == 0 && head.seqno == seqno
+        };
+        match before.iter().rposition(its) {
+            Some(at) => self.parts_of(at),
+            None => Ok(None),
+        }
     }
 
     /// The blocks of the file that a keyframe lies in, from its first in the index; `None`
     /// if one is not what the index says.
-    fn parts_of(&self, at: usize) -> Result<Option<VecDeque<Place>>, TraceError> {
+    fn parts_of(&self, at: usize) -> Result<Option<Vec<Place>>, TraceError> {
         let refs = self.index.keyframes.get(at..).unwrap_or_default();
         let Some(head) = refs.first() else { return Ok(None) };
         let Some(refs) = refs.get(..head.parts as usize) else { return Ok(None) };
-        let mut parts = VecDeque::with_capacity(refs.len());
-        for (number, place) in (0..).zip(refs) {
-            if (place.seqno, place.part, place.parts) != (head.seqno, number, head.parts) {
+        let mut parts = Vec::with_capacity(refs.len());
+        for (part, place) in (0..).zip(refs) {
+            let wanted = KeyframeRef { offset: place.offset, stamp: place.stamp, part, ..*head };
+            if *place != wanted {
                 return Ok(None);
             }
             let Some(header) = self.keyframe_header(place)? else { return Ok(None) };
-            parts.push_back((place.offset, header));
+            parts.push((place.offset, header));
         }
         Ok(Some(parts))
     }
 
-    /// The header of a keyframe's block, if it is what the index says.
+    /// The header of a block among the keyframes, if it is what the index says.
     pub(crate) fn keyframe_header(&self, place: &KeyframeRef) -> Result<Option<BlockHeader>, TraceError> {
         let header = self.source.header(place.offset)?;
         let its = (place.seqno, place.part, place.parts);
         Ok(header.filter(|header| {
-            header.is(crate::BlockKind::Keyframe)
+            place.kind.block().is_some_and(|kind| header.is(kind))
                 && (header.first, header.first_epoch, header.last_epoch) == its
         }))
     }
@@ -144,13 +194,13 @@ impl KeyframeReader<'_> {
         self.threads.as_deref()
     }
 
-    /// So many blocks will come, or more, unless the keyframe is damaged. The number is
+    /// About so many blocks will come, unless the keyframe is damaged. The number is
     /// in proportion to the bytes of the file.
-    pub fn at_least(&self) -> usize {
+    pub fn about(&self) -> usize {
         usize::try_from(self.count).unwrap_or(usize::MAX)
     }
 
-    /// Was all that was read in order? Only after the last part it is certain that
+    /// Was all that was read in order? Only behind the last part it is certain that
     /// what was given out is a heap.
     pub fn is_sound(&self) -> bool {
         self.sound
@@ -161,25 +211,51 @@ impl KeyframeReader<'_> {
     /// # Errors
     /// [`TraceError::Read`].
     pub fn next_part(&mut self) -> Result<Option<&[LiveBlock]>, TraceError> {
-        if !std::mem::take(&mut self.first) {
-            let Some(part) = self.parts.pop_front() else { return Ok(None) };
-            if self.read(&part)?.is_none() {
-                self.sound = false;
-                self.parts.clear();
+        match self.parts.pop_front() {
+            None => {
+                // What is gone has been there.
+                self.sound &= self.gone.peek().is_none();
                 return Ok(None);
             }
+            Some(Part::Read(blocks)) => self.blocks = blocks,
+            Some(Part::Placed(place)) => self.read(place)?,
+            Some(Part::OfBase(place)) => {
+                self.read(place)?;
+                let (gone, passed) = (&mut self.gone, &mut self.passed);
+                self.blocks.retain(|_| {
+                    let at = *passed;
+                    *passed = passed.saturating_add(1);
+                    gone.next_if_eq(&at).is_none()
+                });
+            }
+        }
+        if !self.sound {
+            self.parts.clear();
+            return Ok(None);
         }
         Ok(Some(&self.blocks))
     }
 
-    /// Reads a part into `blocks`; what it says of the threads.
-    fn read(&mut self, part: &Place) -> Result<Option<Option<Vec<ThreadState>>>, TraceError> {
-        let (offset, header) = part;
+    /// Reads a part into `blocks`.
+    fn read(&mut self, (offset, header): Place) -> Result<(), TraceError> {
         self.blocks.clear();
         let source = &self.trace.source;
-        if source.payload(*offset, header, &mut self.buffers, &mut self.raw)?.is_err() {
-            return Ok(None);
-        }
-        Ok(read_live(&self.raw, header.count, &mut self.blocks))
+        self.sound &= source.payload(offset, &header, &mut self.buffers, &mut self.raw)?.is_ok()
+            && read_live(&self.raw, header.count, &mut self.blocks).is_some();
+        Ok(())
+    }
+}
+
+/// What the headers of a keyframe's parts say that there will be.
+#[derive(Default)]
+struct Room {
+    count: u64,
+    stored: u64,
+}
+
+impl Room {
+    fn add(&mut self, header: &BlockHeader) {
+        self.count += u64::from(header.count);
+        self.stored += u64::from(header.stored_len);
     }
 }

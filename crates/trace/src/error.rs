@@ -28,6 +28,12 @@ pub enum BlockKind {
     Outcome = 9,
     /// What it found that leaks are ranked by.
     Evidence = 10,
+    /// The live set at an instant, as differences to a keyframe before it.
+    Difference = 11,
+    /// What was counted up to an instant of which the live set is known.
+    Totals = 12,
+    /// A live set that is only there to be differed from.
+    Base = 13,
 }
 
 impl BlockKind {
@@ -44,6 +50,9 @@ impl BlockKind {
             8 => BlockKind::Reach,
             9 => BlockKind::Outcome,
             10 => BlockKind::Evidence,
+            11 => BlockKind::Difference,
+            12 => BlockKind::Totals,
+            13 => BlockKind::Base,
             _ => return None,
         })
     }
@@ -61,6 +70,9 @@ impl BlockKind {
             BlockKind::Reach => "reachability scan",
             BlockKind::Outcome => "outcome",
             BlockKind::Evidence => "evidence",
+            BlockKind::Difference => "difference of keyframes",
+            BlockKind::Totals => "totals at a keyframe",
+            BlockKind::Base => "base of differences",
         }
     }
 }

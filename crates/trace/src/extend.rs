@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::error::{BlockKind, TraceError};
 use crate::frame::{BLOCK_HEADER, BlockHeader, Packed, Packer, TRAILER, parse_trailer, trailer};
-use crate::index::KeyframeRef;
-use crate::keyframe::{BLOCKS_A_PART, ThreadState, put_live, put_threads};
+use crate::index::{FrameKind, KeyframeRef};
+use crate::keyframe::{BLOCKS_A_PART, ThreadState, put_gone, put_live, put_threads};
 use crate::model::{EndedHow, LiveBlock};
 use crate::outcome::{Kept, PackedOutcome};
 use crate::reader::Trace;
@@ -23,9 +23,11 @@ pub struct GroupStart {
     pub(crate) stamp: u64,
 }
 
-/// A keyframe as it will stand in the file.
+/// A keyframe as it will stand in the file: whole, or as differences.
 pub struct PackedKeyframe {
     start: GroupStart,
+    /// Seqno of the whole one that it differs from.
+    base: Option<u64>,
     parts: Vec<Packed>,
 }
 
@@ -35,16 +37,42 @@ impl PackedKeyframe {
         self.start.seqno
     }
 
+    /// Seqno of the keyframe that it differs from; `None` for a whole one.
+    pub fn base(&self) -> Option<u64> {
+        self.base
+    }
+
+    /// It is not to be entered: only differences to it are. Nothing for those themselves.
+    pub fn only_as_base(&mut self) {
+        if self.base.is_none() {
+            self.parts.iter_mut().for_each(|part| part.header.kind = BlockKind::Base as u8);
+        }
+    }
+
+    fn kind(&self) -> FrameKind {
+        let kind = self.parts.first().and_then(|part| BlockKind::from_u8(part.header.kind));
+        kind.and_then(FrameKind::of).unwrap_or(FrameKind::Whole)
+    }
+
     /// Bytes in the file.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.header.total()).sum()
     }
 }
 
+/// What a keyframe differs in from a whole one before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Difference<'a> {
+    /// Seqno of that one.
+    pub base: u64,
+    /// Which of its blocks live no longer: their places in its order, rising.
+    pub gone: &'a [u32],
+}
+
 /// What was appended to a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Appended {
-    /// So many keyframes.
+    /// So many keyframes, those that are differences among them.
     pub keyframes: usize,
     /// An outcome.
     pub outcome: bool,
@@ -74,18 +102,48 @@ impl KeyframePacker {
         mut live: impl Iterator<Item = LiveBlock>,
         room: u64,
     ) -> Option<PackedKeyframe> {
+        self.pack_as(start, threads, None, count, &mut live, room)
+    }
+
+    /// The same as differences to a whole keyframe before it: `live` gives only the `count`
+    /// blocks that are not among that one's.
+    pub fn pack_difference(
+        &mut self,
+        start: GroupStart,
+        threads: &[ThreadState],
+        difference: &Difference<'_>,
+        count: usize,
+        mut live: impl Iterator<Item = LiveBlock>,
+        room: u64,
+    ) -> Option<PackedKeyframe> {
+        self.pack_as(start, threads, Some(difference), count, &mut live, room)
+    }
+
+    fn pack_as(
+        &mut self,
+        start: GroupStart,
+        threads: &[ThreadState],
+        difference: Option<&Difference<'_>>,
+        count: usize,
+        live: &mut dyn Iterator<Item = LiveBlock>,
+        room: u64,
+    ) -> Option<PackedKeyframe> {
         let count = count.div_ceil(BLOCKS_A_PART).max(1);
         let mut room = room.checked_sub((count * BLOCK_HEADER) as u64)?;
+        let kind = if difference.is_some() { BlockKind::Difference } else { BlockKind::Keyframe };
         let (mut raw, mut blocks) = (Vec::new(), Vec::new());
         let mut parts = Vec::with_capacity(count);
         for part in 0..count {
             blocks.clear();
-            blocks.extend(live.by_ref().take(BLOCKS_A_PART));
+            blocks.extend((&mut *live).take(BLOCKS_A_PART));
             raw.clear();
             put_threads(&mut raw, if part == 0 { Some(threads) } else { None });
+            if let Some(difference) = difference.filter(|_| part == 0) {
+                put_gone(&mut raw, start.seqno, difference.base, difference.gone);
+            }
             put_live(&mut raw, &blocks);
             let header = BlockHeader {
-                kind: BlockKind::Keyframe as u8,
+                kind: kind as u8,
                 serial: start.group,
                 count: blocks.len() as u32,
                 first: start.seqno,
@@ -98,7 +156,7 @@ impl KeyframePacker {
             room = room.checked_sub(u64::from(packed.header.stored_len))?;
             parts.push(packed);
         }
-        Some(PackedKeyframe { start, parts })
+        Some(PackedKeyframe { start, base: difference.map(|difference| difference.base), parts })
     }
 }
 
@@ -158,14 +216,17 @@ impl Trace {
         }
         // (all keyframes) * 4 <= the file with them
         let mut room = self.size / 3;
-        let fits = |frame: &&PackedKeyframe| match room.checked_sub(frame.bytes()) {
-            Some(rest) => {
+        let mut taken: Vec<&PackedKeyframe> = Vec::new();
+        for frame in frames {
+            // A difference to what is not there says nothing.
+            let whole = |base| taken.iter().any(|whole| whole.base.is_none() && whole.seqno() == base);
+            if let Some(rest) = room.checked_sub(frame.bytes())
+                && frame.base.is_none_or(whole)
+            {
                 room = rest;
-                true
+                taken.push(frame);
             }
-            None => false,
-        };
-        let taken: Vec<&PackedKeyframe> = frames.iter().filter(fits).collect();
+        }
         if taken.is_empty() && kept.is_empty() {
             return Ok(nothing);
         }
@@ -178,7 +239,8 @@ impl Trace {
         }
         let has = |what| kept.iter().any(|kept| kept.what == what);
         let (outcome, evidence) = (has(Kept::Outcome), has(Kept::Evidence));
-        Ok(Appended { keyframes: taken.len(), outcome, evidence })
+        let keyframes = taken.iter().filter(|frame| frame.kind() != FrameKind::Base).count();
+        Ok(Appended { keyframes, outcome, evidence })
     }
 
     /// Writes keyframes and what is to be kept behind what is there, then the index and
@@ -199,6 +261,7 @@ impl Trace {
                     stamp: frame.start.stamp,
                     part: part as u32,
                     parts: frame.parts.len() as u32,
+                    kind: frame.kind(),
                 });
                 out.clear();
                 packed.place(&mut out, offset, self.source.file_id);

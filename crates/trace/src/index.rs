@@ -1,5 +1,6 @@
 //! The index: where everything is. It stands in the footer, or is rebuilt.
 
+use crate::error::BlockKind;
 use crate::varint::{Reader, put, put_signed};
 
 /// Where a group is and what it holds.
@@ -20,16 +21,89 @@ pub(crate) struct GroupRef {
     pub last: u64,
 }
 
-/// Where a block of a keyframe is.
+/// Where a block of a keyframe is, of a difference, or totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyframeRef {
     pub offset: u64,
     pub seqno: u64,
     /// Effective stamp of the last record before it.
     pub stamp: u64,
-    /// Which part of the keyframe, of how many.
+    /// Which part of it, of how many.
     pub part: u32,
     pub parts: u32,
+    /// What it is.
+    pub kind: FrameKind,
+}
+
+/// What stands in the list of keyframes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameKind {
+    /// A whole keyframe.
+    Whole,
+    /// Differences to a whole one, or to a base.
+    Difference,
+    /// What was counted up to there.
+    Totals,
+    /// A whole one that is not to be entered, but to be differed from.
+    Base,
+    /// Something of a later version.
+    Other(u8),
+}
+
+/// The number of the part has this many bits. Above it stands the kind: a reader that
+/// knows keyframes alone takes the others for parts behind the first, with which it
+/// never begins.
+const PART_BITS: u32 = 29;
+
+impl FrameKind {
+    const KNOWN: [FrameKind; 4] =
+        [FrameKind::Whole, FrameKind::Difference, FrameKind::Totals, FrameKind::Base];
+
+    /// What lies in blocks of this kind.
+    pub(crate) fn of(kind: BlockKind) -> Option<FrameKind> {
+        Self::KNOWN.into_iter().find(|frame| frame.block() == Some(kind))
+    }
+
+    /// What blocks it lies in.
+    pub(crate) fn block(self) -> Option<BlockKind> {
+        match self {
+            FrameKind::Whole => Some(BlockKind::Keyframe),
+            FrameKind::Difference => Some(BlockKind::Difference),
+            FrameKind::Totals => Some(BlockKind::Totals),
+            FrameKind::Base => Some(BlockKind::Base),
+            FrameKind::Other(_) => None,
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            FrameKind::Whole => 0,
+            FrameKind::Difference => 1,
+            FrameKind::Totals => 2,
+            FrameKind::Base => 3,
+            FrameKind::Other(number) => number,
+        }
+    }
+
+    fn numbered(number: u8) -> FrameKind {
+        Self::KNOWN.get(usize::from(number)).copied().unwrap_or(FrameKind::Other(number))
+    }
+}
+
+impl KeyframeRef {
+    /// Does a live set begin here?
+    pub(crate) fn begins(&self) -> bool {
+        self.part == 0 && matches!(self.kind, FrameKind::Whole | FrameKind::Difference)
+    }
+
+    /// Number and kind as the file has them.
+    fn packed(&self) -> u64 {
+        u64::from(self.part) | u64::from(self.kind.number()) << PART_BITS
+    }
+
+    fn unpack(packed: u32) -> (u32, FrameKind) {
+        (packed & ((1 << PART_BITS) - 1), FrameKind::numbered((packed >> PART_BITS) as u8))
+    }
 }
 
 /// Offsets of all blocks but the event blocks.
@@ -69,7 +143,7 @@ impl Index {
             put(&mut out, keyframe.offset - at);
             put(&mut out, keyframe.seqno);
             put(&mut out, keyframe.stamp);
-            put(&mut out, u64::from(keyframe.part));
+            put(&mut out, keyframe.packed());
             put(&mut out, u64::from(keyframe.parts));
             at = keyframe.offset;
         }
@@ -98,8 +172,9 @@ impl Index {
         let mut at = 0u64;
         for _ in 0..reader.u64()? {
             at = at.checked_add(reader.u64()?)?;
-            let (seqno, stamp, part, parts) = (reader.u64()?, reader.u64()?, reader.u32()?, reader.u32()?);
-            index.keyframes.push(KeyframeRef { offset: at, seqno, stamp, part, parts });
+            let (seqno, stamp, packed, parts) = (reader.u64()?, reader.u64()?, reader.u32()?, reader.u32()?);
+            let (part, kind) = KeyframeRef::unpack(packed);
+            index.keyframes.push(KeyframeRef { offset: at, seqno, stamp, part, parts, kind });
         }
         reader.is_empty().then_some(index)
     }
@@ -126,7 +201,10 @@ mod tests {
                 group,
                 GroupRef { offset: 70, end: 71, serial: 1, first_seqno: 5, first: 3, ..group },
             ],
-            keyframes: vec![KeyframeRef { offset: 60, seqno: 5, stamp: 9, part: 0, parts: 1 }],
+            keyframes: [0, 1, 2, 3, 7]
+                .map(FrameKind::numbered)
+                .map(|kind| KeyframeRef { offset: 60, seqno: 5, stamp: 9, part: 3, parts: 7, kind })
+                .to_vec(),
             kept: [None; 2],
         };
         let bytes = index.encode();

@@ -58,6 +58,39 @@ fn read_threads(reader: &mut Reader<'_>) -> Option<Option<Vec<ThreadState>>> {
     Some(Some(threads))
 }
 
+/// What a difference says besides what a keyframe says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// Seqno of the keyframe that it differs from.
+    pub base: u64,
+    /// The blocks of that one that live no longer: their places in it, rising.
+    pub places: Vec<u32>,
+}
+
+/// `seqno` is that of the difference.
+pub(crate) fn put_gone(out: &mut Vec<u8>, seqno: u64, base: u64, places: &[u32]) {
+    put(out, seqno.wrapping_sub(base));
+    put(out, places.len() as u64);
+    let mut next = 0u32;
+    for &place in places {
+        put(out, u64::from(place.wrapping_sub(next)));
+        next = place.wrapping_add(1);
+    }
+}
+
+fn read_gone(reader: &mut Reader<'_>, seqno: u64) -> Option<Gone> {
+    let base = seqno.checked_sub(reader.u64()?)?;
+    let count = usize::try_from(reader.u64()?).ok().filter(|&count| count <= reader.remaining())?;
+    let mut places = Vec::with_capacity(count);
+    let mut next = 0u32;
+    for _ in 0..count {
+        let place = next.checked_add(reader.u32()?)?;
+        places.push(place);
+        next = place.checked_add(1)?;
+    }
+    Some(Gone { base, places })
+}
+
 pub(crate) fn put_live(out: &mut Vec<u8>, blocks: &[LiveBlock]) {
     let mut before = (0u64, 0u64, 0u64, 0u32);
     for block in blocks {
@@ -85,6 +118,26 @@ pub(crate) fn read_live(
 ) -> Option<Option<Vec<ThreadState>>> {
     let mut reader = Reader::new(bytes);
     let threads = read_threads(&mut reader)?;
+    read_blocks(&mut reader, count, out)?;
+    Some(threads)
+}
+
+/// The same of the first part of a difference at `seqno`, and what is gone. (Its other
+/// parts are as those of a keyframe.)
+pub(crate) fn read_difference(
+    bytes: &[u8],
+    seqno: u64,
+    count: u32,
+    out: &mut Vec<LiveBlock>,
+) -> Option<(Option<Vec<ThreadState>>, Gone)> {
+    let mut reader = Reader::new(bytes);
+    let threads = read_threads(&mut reader)?;
+    let gone = read_gone(&mut reader, seqno)?;
+    read_blocks(&mut reader, count, out)?;
+    Some((threads, gone))
+}
+
+fn read_blocks(reader: &mut Reader<'_>, count: u32, out: &mut Vec<LiveBlock>) -> Option<()> {
     let mut before = (0u64, 0u64, 0u64, 0u32);
     for _ in 0..count {
         let addr = before.0.wrapping_add(reader.i64()? as u64);
@@ -99,12 +152,35 @@ pub(crate) fn read_live(
         out.push(LiveBlock { addr, size, usable, node, thread, api, seqno, ns });
         before = (addr, seqno, ns, node);
     }
-    reader.is_empty().then_some(threads)
+    reader.is_empty().then_some(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_gone_round_trips_and_is_no_more_than_its_bytes() {
+        for places in [vec![], vec![0], vec![7], vec![0, 1, 2, 900, 70_000], vec![u32::MAX - 1]] {
+            let gone = Gone { base: 40, places };
+            let mut bytes = Vec::new();
+            put_threads(&mut bytes, None);
+            put_gone(&mut bytes, 100, gone.base, &gone.places);
+            let read = |bytes: &[u8], seqno| read_difference(bytes, seqno, 0, &mut Vec::new());
+            assert_eq!(read(&bytes, 100), Some((None, gone)));
+            assert_eq!(read(&bytes, 59), None, "a base before the start");
+            for cut in 0..bytes.len() {
+                assert_eq!(read(&bytes[..cut], 100), None);
+            }
+        }
+        // As many as a hostile file likes to say, and a place behind the last number.
+        for (count, places) in [(u64::MAX, &[1][..]), (3, &[1, 1]), (2, &[u64::from(u32::MAX), 0])] {
+            let mut bytes = vec![0, 1];
+            put(&mut bytes, count);
+            places.iter().for_each(|&place| put(&mut bytes, place));
+            assert_eq!(read_difference(&bytes, 9, 0, &mut Vec::new()), None);
+        }
+    }
 
     #[test]
     fn live_blocks_round_trip() {

@@ -33,6 +33,8 @@ mod keyframe;
 pub mod left_out;
 pub mod model;
 pub mod nodes;
+#[cfg(feature = "fuzzing")]
+pub mod noise;
 mod outcome;
 pub mod reach;
 pub mod reader;
@@ -45,7 +47,7 @@ pub mod writer;
 
 pub use entry::{Entry, KeyframeReader};
 pub use error::{BlockKind, TraceError, Warning};
-pub use extend::{Appended, GroupStart, KeyframePacker, PackedKeyframe};
+pub use extend::{Appended, Difference, GroupStart, KeyframePacker, PackedKeyframe};
 pub use frame::FORMAT_VERSION;
 pub use keyframe::{Keyframe, ThreadState};
 pub use outcome::{Kept, PackedOutcome};

@@ -10,8 +10,8 @@ use crate::frame::{
     END_BLOCK, FILE_HEADER, FILE_MAGIC, FORMAT_VERSION, TRAILER, parse_file_header, parse_trailer,
 };
 use crate::group::{BlockInfo, read_table};
-use crate::index::{GroupRef, Index, KeyframeRef};
-use crate::keyframe::read_live;
+use crate::index::{FrameKind, GroupRef, Index, KeyframeRef};
+use crate::keyframe::{read_difference, read_live};
 use crate::left_out::LeftOut;
 use crate::model::{End, Mark, Meta, ModuleDef, NameDef, Note, Renumbered, RssSample, ThreadDef, ThreadNo};
 use crate::nodes::Nodes;
@@ -344,9 +344,9 @@ impl Trace {
         }
     }
 
-    /// Seqnos at which there are keyframes.
+    /// Seqnos at which there are keyframes, also those that are differences to one.
     pub fn keyframes(&self) -> impl Iterator<Item = u64> + '_ {
-        self.index.keyframes.iter().filter(|keyframe| keyframe.part == 0).map(|keyframe| keyframe.seqno)
+        self.index.keyframes.iter().filter(|keyframe| keyframe.begins()).map(|keyframe| keyframe.seqno)
     }
 
     /// Reads and checks every block; what is damaged goes to [`Trace::warnings`].
@@ -363,7 +363,7 @@ impl Trace {
             if !self.is_keyframe(keyframe, &mut buffers)? {
                 found.push(Warning::Damaged {
                     offset: keyframe.offset,
-                    kind: Some(BlockKind::Keyframe),
+                    kind: keyframe.kind.block(),
                     events: 0,
                     what: "it cannot be read",
                 });
@@ -391,14 +391,25 @@ impl Trace {
         Ok(())
     }
 
-    /// Can a part of a keyframe be read?
+    /// Can a part of a keyframe, of a difference or of totals be read?
     fn is_keyframe(&self, place: &KeyframeRef, buffers: &mut Buffers) -> Result<bool, TraceError> {
+        if let FrameKind::Other(_) = place.kind {
+            return Ok(true);
+        }
         let Some(header) = self.keyframe_header(place)? else { return Ok(false) };
-        let mut raw = Vec::new();
+        let (mut raw, mut blocks) = (Vec::new(), Vec::new());
         if self.source.payload(place.offset, &header, buffers, &mut raw)?.is_err() {
             return Ok(false);
         }
-        Ok(read_live(&raw, header.count, &mut Vec::new()).is_some())
+        Ok(match place.kind {
+            FrameKind::Difference if place.part == 0 => {
+                read_difference(&raw, place.seqno, header.count, &mut blocks).is_some()
+            }
+            FrameKind::Whole | FrameKind::Difference | FrameKind::Base => {
+                read_live(&raw, header.count, &mut blocks).is_some()
+            }
+            FrameKind::Totals | FrameKind::Other(_) => true,
+        })
     }
 
     fn damaged(&mut self, offset: u64, kind: Option<BlockKind>, events: u64, what: &'static str) {
@@ -590,13 +601,21 @@ impl Trace {
                     cut = hole;
                     continue;
                 }
-                Some(BlockKind::Keyframe) => self.index.keyframes.push(KeyframeRef {
-                    offset: at,
-                    seqno: header.first,
-                    stamp: header.last,
-                    part: header.first_epoch,
-                    parts: header.last_epoch,
-                }),
+                Some(
+                    kind
+                    @ (BlockKind::Keyframe | BlockKind::Difference | BlockKind::Totals | BlockKind::Base),
+                ) => {
+                    if let Some(kind) = FrameKind::of(kind) {
+                        self.index.keyframes.push(KeyframeRef {
+                            offset: at,
+                            seqno: header.first,
+                            stamp: header.last,
+                            part: header.first_epoch,
+                            parts: header.last_epoch,
+                            kind,
+                        });
+                    }
+                }
                 Some(BlockKind::Index) => {
                     let sound = self.block(at, BlockKind::Index)?.is_some();
                     if sound && trailer == Some(at) {

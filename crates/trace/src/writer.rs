@@ -16,7 +16,7 @@ use crate::frame::{
     trailer,
 };
 use crate::group::{BlockInfo, Part, put_parts, put_table};
-use crate::index::{GroupRef, Index, KeyframeRef};
+use crate::index::{FrameKind, GroupRef, Index, KeyframeRef};
 use crate::keyframe::{BLOCKS_A_PART, put_live, put_threads};
 use crate::left_out::LeftOut;
 use crate::model::{
@@ -441,6 +441,7 @@ impl Writer {
                 stamp: self.last_stamp,
                 part: part as u32,
                 parts: parts as u32,
+                kind: FrameKind::Whole,
             });
             packed.place(&mut out, self.len, self.file_id);
             bounds.push(out.len() as u64);

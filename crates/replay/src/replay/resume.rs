@@ -4,7 +4,9 @@ use highwater_trace::model::LiveBlock as Stored;
 use highwater_trace::{KeyframeReader, ThreadState, TraceError};
 
 use super::{Options, Replay, SEARCH_BUDGET};
-use crate::block::{Fields, MAX_NS, MAX_SEQNO, MAX_SIZE};
+use crate::block::{Block, Fields, MAX_NS, MAX_SEQNO, MAX_SIZE};
+use crate::live::LiveBlock;
+use crate::table::{Roll, Since};
 
 /// Notes of [`Doubts`] that are kept; with more no keyframe is sound.
 const MOST: usize = 4096;
@@ -59,7 +61,7 @@ impl Replay {
             totals.last_alloc = state.last_alloc.unwrap_or(u64::MAX);
             (totals.first_ns, totals.last_ns) = (state.first_ns, state.last_ns);
         }
-        replay.table.reserve(keyframe.at_least());
+        replay.table.reserve(keyframe.about());
         let mut restoring = Restoring::default();
         while let Some(blocks) = keyframe.next_part()? {
             replay.restore(blocks, &mut restoring);
@@ -139,18 +141,25 @@ impl Replay {
         self.table.count()
     }
 
-    /// The live blocks as a keyframe holds them, by address.
-    pub fn stored_blocks(&self) -> impl Iterator<Item = Stored> + '_ {
-        self.table.live_by_addr().map(|block| self.live_block(block)).map(|block| Stored {
-            addr: block.addr,
-            size: block.size,
-            usable: block.usable,
-            node: block.node,
-            thread: block.thread,
-            api: block.api,
-            seqno: block.seqno,
-            ns: block.ns,
-        })
+    /// The live blocks as a keyframe holds them, by address; they are put on a roll.
+    pub fn stored_blocks<'a>(&'a self, roll: &'a mut Roll) -> impl Iterator<Item = Stored> + 'a {
+        self.table.enrol(roll).map(|block| self.stored(block))
+    }
+
+    /// What has changed since those on a roll were all that lived; `None` where more than
+    /// `most` blocks are new.
+    pub fn since(&self, roll: &Roll, most: usize) -> Option<Since> {
+        self.table.since(roll, most)
+    }
+
+    /// The new blocks of [`Replay::since`], at the same instant, by address.
+    pub fn stored_since<'a>(&'a self, since: &'a Since) -> impl Iterator<Item = Stored> + 'a {
+        self.table.new_since(since).map(|block| self.stored(block))
+    }
+
+    fn stored(&self, block: &Block) -> Stored {
+        let LiveBlock { addr, size, usable, seqno, ns, thread, api, node } = self.live_block(block);
+        Stored { addr, size, usable, node, thread, api, seqno, ns }
     }
 
     /// Would a replay from a keyframe at `seqno` have come to the same as this
