@@ -2,6 +2,7 @@
 //! room for, never a panic.
 #![no_main]
 
+use highwater_replay::outcome::SoFar;
 use highwater_replay::{Options, Outcome};
 use libfuzzer_sys::fuzz_target;
 
@@ -14,6 +15,9 @@ fuzz_target!(|data: &[u8]| {
     bytes.extend_from_slice(data);
     if let Some(found) = Outcome::decode(&bytes, &options) {
         assert!(found.sites().len() <= bytes.len() && found.series().width_ns() > 0);
+        assert!(found.encode(&options).len() <= bytes.len());
+    }
+    if let Some(found) = SoFar::decode(&bytes, &options) {
         assert!(found.encode(&options).len() <= bytes.len());
     }
 });

@@ -5,17 +5,18 @@ mod common;
 
 use std::path::Path;
 
-use common::{extend, session, write};
+use common::{extend, options, session, write, write_sample};
+use highwater_replay::outcome::{RULES, SoFar};
 use highwater_replay::{Feed, Options, Replay, Until};
 use highwater_trace::model::Step;
-use highwater_trace::{Appended, Trace};
+use highwater_trace::{Appended, Entry, Trace};
 use proptest::prelude::*;
 
 /// By step and from the start: the heap and the window, without any index.
 fn brute(path: &Path, from: Until, to: Until) -> Replay {
     let trace = Trace::open(path).unwrap();
     let mut steps = trace.steps();
-    let mut heap = Replay::new(Options::default());
+    let mut heap = Replay::new(options(&trace));
     let (mut begun, mut seqno) = (from == Until::Start, 0);
     let mut latest = None;
     while let Some(step) = steps.next().unwrap() {
@@ -63,6 +64,98 @@ fn same(ours: &Replay, theirs: &Replay) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The places at which a trace says what was counted up to there.
+fn with_totals(trace: &Trace) -> Vec<Entry> {
+    let options = options(trace);
+    let read = |entry: &Entry| trace.totals_at(entry, RULES).unwrap();
+    let sound = |entry: &Entry| read(entry).and_then(|bytes| SoFar::decode(&bytes, &options)).is_some();
+    trace.entries_before(u64::MAX).filter(sound).collect()
+}
+
+#[test]
+fn what_was_counted_before_an_instant_is_read_and_not_counted_again() {
+    for (seed, sample) in [(21, 0), (22, 0), (23, 200)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, framed) = (dir.path().join("plain.hwt"), dir.path().join("framed.hwt"));
+        write_sample(&plain, seed, 60, 2, sample);
+        std::fs::copy(&plain, &framed).unwrap();
+        extend(&framed);
+        let entries = with_totals(&Trace::open(&framed).unwrap());
+        assert!(entries.iter().filter(|entry| entry.differs).count() > 2, "{entries:?}");
+        assert!(entries.iter().filter(|entry| !entry.differs).count() > 0, "{entries:?}");
+        // No event before the last of them can be read.
+        let last = entries.first().unwrap().seqno;
+        let mut bytes = std::fs::read(&framed).unwrap();
+        let len = std::fs::metadata(&plain).unwrap().len() as usize;
+        let mut before = 0;
+        for (at, kind) in blocks_of(&bytes[..len], 0, &[4, 5]) {
+            match kind {
+                4 => before = u64::from_le_bytes(bytes[at + 32..at + 40].try_into().unwrap()),
+                _ if before < last => bytes[at + 64] ^= 0xff,
+                _ => {}
+            }
+        }
+        std::fs::write(&framed, bytes).unwrap();
+        let events = Trace::open(&plain).unwrap().event_count();
+        for at in [last, (last + events) / 2, events - 2] {
+            let at = Until::Seqno(at);
+            let truth = brute(&plain, Until::Start, at);
+            let mut ours = session(&framed);
+            let heap = ours.window(Until::Start, at).unwrap();
+            assert_eq!(heap.outcome(), truth.outcome());
+            assert_eq!(heap.live_set(), truth.live_set());
+            let mut heap = ours.replay_until(at).unwrap();
+            heap.finish();
+            assert_eq!(heap.outcome(), truth.outcome());
+            assert_eq!(ours.facts().warnings, [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn totals_that_are_damaged_or_of_another_heap_are_not_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.hwt");
+    write(&path, 24, 40, 2);
+    let len = std::fs::metadata(&path).unwrap().len() as usize;
+    let until = Until::Seqno(Trace::open(&path).unwrap().event_count() - 2);
+    let truth = brute(&path, Until::Start, until).outcome();
+    extend(&path);
+    let sound = std::fs::read(&path).unwrap();
+    let all = blocks_of(&sound, len, &[12]);
+    assert!(all.len() > 3);
+    for (at, _) in all {
+        let mut bytes = sound.clone();
+        bytes[at + 70] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(session(&path).window(Until::Start, until).unwrap().outcome(), truth);
+        let mut trace = Trace::open(&path).unwrap();
+        trace.verify().unwrap();
+        let warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            [format!("damaged block at offset {at} (totals at a keyframe): it cannot be read")]
+        );
+    }
+    // Those of one place with the heap of another.
+    std::fs::write(&path, &sound).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    let entries = with_totals(&trace);
+    let so_far = |entry: &Entry| {
+        SoFar::decode(&trace.totals_at(entry, RULES).unwrap().unwrap(), &Options::default()).unwrap()
+    };
+    let counted = |entry: &Entry, so_far| {
+        let mut keyframe = trace.enter(entry).unwrap().unwrap();
+        Replay::resume_counted(Options::default(), &mut keyframe, so_far).unwrap()
+    };
+    assert_eq!(counted(&entries[0], so_far(&entries[0])).unwrap().so_far(), so_far(&entries[0]));
+    assert!(counted(&entries[0], so_far(&entries[1])).is_none());
+    assert!(counted(&entries[0], SoFar::default()).is_none());
+    let other = Options { remember_freed: 5, ..Options::default() };
+    assert_eq!(SoFar::decode(&trace.totals_at(&entries[0], RULES).unwrap().unwrap(), &other), None);
+    assert_eq!(trace.totals_at(&entries[0], RULES + 1).unwrap(), None);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -70,15 +163,14 @@ proptest! {
     fn instants_and_windows_are_the_same_with_keyframes(
         seed in any::<u64>(),
         threads in 1u32..4,
+        sample in 0u64..3,
         places in prop::collection::vec((0u64..1000, 0u64..1000, any::<bool>()), 6),
     ) {
         let dir = tempfile::tempdir().unwrap();
         let (plain, framed) = (dir.path().join("plain.hwt"), dir.path().join("framed.hwt"));
-        write(&plain, seed, 12, threads);
+        write_sample(&plain, seed, 12, threads, sample * 100);
         std::fs::copy(&plain, &framed).unwrap();
         extend(&framed);
-        let differ = Trace::open(&framed).unwrap().entries_before(u64::MAX).filter(|entry| entry.differs).count();
-        prop_assert!(differ > 0, "all keyframes are whole");
         let events = Trace::open(&plain).unwrap().event_count();
         let ns = Trace::open(&framed).unwrap().to_ns(1_000 + events);
         for (a, b, by_time) in places {
@@ -88,11 +180,18 @@ proptest! {
                 false => Until::Seqno(events * part / 1000),
             };
             let heap = brute(&plain, at(a), at(b));
-            let live = brute(&plain, Until::Start, at(b)).live_set();
+            let all = brute(&plain, Until::Start, at(b));
             for path in [&plain, &framed] {
                 let mut session = session(path);
                 same(&session.window(at(a), at(b)).unwrap(), &heap)?;
-                prop_assert_eq!(session.live_at(at(b)).unwrap(), live.clone());
+                prop_assert_eq!(session.live_at(at(b)).unwrap(), all.live_set());
+                // From the start every figure is the same, to the last one.
+                let ours = session.window(Until::Start, at(b)).unwrap();
+                prop_assert_eq!(ours.outcome(), all.outcome());
+                prop_assert_eq!(ours.live_set(), all.live_set());
+                let mut ours = session.replay_until(at(b)).unwrap();
+                ours.finish();
+                prop_assert_eq!(ours.outcome(), all.outcome());
             }
         }
     }
@@ -109,7 +208,14 @@ fn keyframes_are_used_and_leave_the_file_as_it_was() {
     assert!(count > 0 && outcome);
     let after = std::fs::read(&path).unwrap();
     assert!(after.starts_with(&before), "a trace only grows");
-    assert!((after.len() - before.len()) * 4 <= after.len() + 4096);
+    let stored = |at: usize| u32::from_le_bytes(after[at + 12..at + 16].try_into().unwrap()) as usize;
+    let of = |kinds: &[u8]| -> usize {
+        blocks_of(&after, before.len(), kinds).iter().map(|(at, _)| 64 + stored(*at)).sum()
+    };
+    // Keyframes and what belongs to them together, the outcome, and the evidence.
+    for kinds in [&[6, 11, 12, 13][..], &[9], &[10]] {
+        assert!(of(kinds) > 0 && of(kinds) * 4 <= after.len(), "{kinds:?}");
+    }
     assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), modified);
     let trace = Trace::open(&path).unwrap();
     assert_eq!(trace.warnings(), []);

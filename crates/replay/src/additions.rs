@@ -24,6 +24,9 @@ pub struct Additions {
     next: u64,
     /// The latest whole one.
     base: Option<Base>,
+    /// From this one on totals may be kept beside one.
+    next_totals: u64,
+    options: Options,
     /// Is an outcome wanted?
     outcome: bool,
     /// And evidence?
@@ -61,15 +64,18 @@ const WHOLE_APART: u64 = 12;
 /// at most this part of all.
 const OUTLIVED: u64 = 8;
 const NEW: usize = 4;
+/// Events between two totals for each site, thread and bad free of the first, at least: to
+/// write one down takes as long as a good event.
+const TOTALS_APART: u64 = 40;
 
 impl Additions {
-    /// For a trace; `None` if it has no room or no need for any.
-    pub fn new(trace: &Trace) -> Option<Additions> {
-        Self::at_least_apart(trace, APART)
+    /// For a trace that is replayed with these options; `None` if it has no room or no need for any.
+    pub fn new(trace: &Trace, options: &Options) -> Option<Additions> {
+        Self::at_least_apart(trace, options, APART)
     }
 
     /// The same with another number of events between two keyframes, at least.
-    pub fn at_least_apart(trace: &Trace, apart: u64) -> Option<Additions> {
+    pub fn at_least_apart(trace: &Trace, options: &Options, apart: u64) -> Option<Additions> {
         if trace.event_count() < 2 * apart {
             return None;
         }
@@ -90,6 +96,8 @@ impl Additions {
             apart,
             next: apart,
             base: None,
+            next_totals: 0,
+            options: options.clone(),
             outcome,
             evidence,
         })
@@ -135,7 +143,7 @@ impl Additions {
         // Where there is no room for it the next attempt is as far away.
         let (seqno, count, outlived) = (start.seqno, count as u64, frame.is_none());
         self.base = Some(Base { seqno, count, roll, differences: 0, outlived });
-        self.take(frame);
+        self.take(replay, frame);
     }
 
     fn difference(&mut self, replay: &Replay, start: GroupStart, most: usize) {
@@ -154,28 +162,37 @@ impl Additions {
         let difference = Difference { base: base.seqno, gone: &since.gone };
         let count = since.new_count();
         let frame = self.packer.pack_difference(start, &threads, &difference, count, blocks, self.room);
-        self.take(frame);
+        self.take(replay, frame);
     }
 
-    fn take(&mut self, frame: Option<PackedKeyframe>) {
-        if let Some(frame) = frame {
-            self.room = self.room.saturating_sub(frame.bytes());
-            self.packed.push(frame);
+    fn take(&mut self, replay: &Replay, frame: Option<PackedKeyframe>) {
+        let Some(mut frame) = frame else { return };
+        self.room = self.room.saturating_sub(frame.bytes());
+        let seqno = frame.seqno();
+        if seqno >= self.next_totals {
+            let numbers = if self.apart < APART { 0 } else { replay.size_of_so_far() as u64 };
+            self.next_totals = seqno.saturating_add(TOTALS_APART.saturating_mul(numbers));
+            let bytes = replay.so_far().encode(&self.options);
+            // There is room for keyframes, too, behind these.
+            let room = self.room / 2;
+            let taken = self.packer.pack_totals(&mut frame, outcome::RULES, &bytes, room);
+            self.room = self.room.saturating_sub(taken);
         }
+        self.packed.push(frame);
     }
 
     /// Appends what is sound to the trace, if it can be written. `replay` is the whole
-    /// trace's, finished, with [what was left out](Replay::add_left_out), and was done
-    /// with these options; `found` is its outcome, and `evidence` what was collected on
-    /// the way by numbers of events, if it was.
+    /// trace's, finished, with [what was left out](Replay::add_left_out); `found` is its
+    /// outcome, and `evidence` what was collected on the way by numbers of events, if it
+    /// was.
     pub fn append(
         mut self,
         trace: &Trace,
         replay: &Replay,
         found: &Outcome,
         evidence: Option<&Evidence>,
-        options: &Options,
     ) -> Appended {
+        let options = &self.options;
         // What a replay cannot go on from may still be what others differ from.
         let sound = |frame: &PackedKeyframe| replay.is_sound_from(frame.seqno());
         let bases: Vec<u64> =

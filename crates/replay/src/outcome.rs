@@ -1,8 +1,10 @@
 //! What a finished replay says without its live blocks: it can be kept in the trace
 //! and read again where the events would have to be.
 
+mod so_far;
 mod stored;
 
+pub use so_far::SoFar;
 pub(crate) use stored::Numbers;
 
 use crate::errors::HeapError;
@@ -21,13 +23,13 @@ pub const RULES: u32 = 2;
 /// but single blocks. The live set is a [`Replay`]'s alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    totals: Totals,
-    threads: Vec<ThreadTotals>,
-    sites: Vec<SiteTotals>,
-    errors: Vec<HeapError>,
-    sizes: Histogram,
-    lifetimes: Histogram,
-    series: Series,
+    pub(crate) totals: Totals,
+    pub(crate) threads: Vec<ThreadTotals>,
+    pub(crate) sites: Vec<SiteTotals>,
+    pub(crate) errors: Vec<HeapError>,
+    pub(crate) sizes: Histogram,
+    pub(crate) lifetimes: Histogram,
+    pub(crate) series: Series,
 }
 
 impl Outcome {

@@ -26,6 +26,8 @@
 //! they may have freed each other's block; if the sizes differ and nothing in the
 //! order seen contradicts it, the difference is not accounted for.
 
+use crate::totals::Totals;
+
 /// Follows the live size.
 #[derive(Clone, Debug)]
 pub struct Peak {
@@ -114,6 +116,20 @@ impl Peak {
             unseen: 0,
             known: None,
         }
+    }
+
+    /// The bounds of the recording so far, between two epochs.
+    pub(crate) fn bounds_so_far(&self) -> (u64, u64) {
+        (self.upper, self.lower)
+    }
+
+    /// Between two epochs, after what these totals and bounds say, with what lives now.
+    pub(crate) fn go_on_with(&mut self, totals: &Totals, upper: u64, lower: u64) {
+        (self.bytes, self.blocks) = (totals.peak_bytes, totals.peak_blocks);
+        (self.ns, self.seqno) = (totals.peak_ns, totals.peak_seqno);
+        (self.upper, self.lower, self.slack) = (upper, lower, 0);
+        self.greatest = self.live_bytes;
+        (self.epoch_upper, self.epoch_lower) = (self.live_bytes, self.live_bytes);
     }
 
     /// Forgets how high it was: what lives now is the peak so far.

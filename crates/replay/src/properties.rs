@@ -9,7 +9,7 @@ use highwater_trace::model::{Event, Op, Special, Step};
 use proptest::prelude::*;
 
 use crate::model::Model;
-use crate::outcome::RULES;
+use crate::outcome::{RULES, SoFar};
 use crate::{ErrorKind, Options, Outcome, Replay, Until};
 
 fn event(seqno: u64, ns: u64, thread: u32, addr: u64, op: Op, api: ApiKind) -> Event {
@@ -298,6 +298,25 @@ proptest! {
         for bytes in [wrong, noise] {
             if let Some(found) = Outcome::decode(&bytes, &options) {
                 prop_assert!(found.sites().len() <= bytes.len() && found.series().width_ns() > 0);
+                prop_assert!(found.encode(&options).len() <= bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_counted_so_far_is_read_back_or_is_nothing(choices in choices(60), place in any::<u16>(), bits in 1u8.., noise in prop::collection::vec(any::<u8>(), 0..300)) {
+        let options = Options::default();
+        let so_far = replay(options.clone(), &wild(&choices)).so_far();
+        let bytes = so_far.clone().encode(&options);
+        prop_assert_eq!(SoFar::decode(&bytes, &options), Some(so_far));
+        let place = usize::from(place) % bytes.len();
+        prop_assert_eq!(SoFar::decode(&bytes[..place], &options), None);
+        prop_assert_eq!(SoFar::decode(&[&bytes[..], &[0]].concat(), &options), None);
+        prop_assert_eq!(SoFar::decode(&bytes, &Options { sample: 1, ..Options::default() }), None);
+        let mut wrong = bytes.clone();
+        wrong[place] ^= bits;
+        for bytes in [wrong, noise] {
+            if let Some(found) = SoFar::decode(&bytes, &options) {
                 prop_assert!(found.encode(&options).len() <= bytes.len());
             }
         }

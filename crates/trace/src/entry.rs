@@ -121,6 +121,25 @@ impl Trace {
         Ok(Some(reader))
     }
 
+    /// What was counted up to such a place, if the trace has that by this version of its
+    /// rules, and is sound and finished.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`]. What is damaged counts as none.
+    pub fn totals_at(&self, entry: &Entry, rules: u32) -> Result<Option<Vec<u8>>, TraceError> {
+        let behind = self.index.keyframes.get(entry.at..).unwrap_or_default();
+        let mut here = behind.iter().take_while(|place| place.seqno == entry.seqno);
+        let place = here.find(|place| place.kind == FrameKind::Totals && place.part == 0);
+        let Some(place) = place.filter(|_| self.is_sound()) else { return Ok(None) };
+        let Some(header) = self.keyframe_header(place)? else { return Ok(None) };
+        // None of ours unpacks to more than the file has.
+        let fits = header.count == rules && u64::from(header.raw_len) <= self.size;
+        let mut bytes = Vec::new();
+        let read =
+            fits && self.source.payload(place.offset, &header, &mut Buffers::default(), &mut bytes)?.is_ok();
+        Ok(read.then_some(bytes))
+    }
+
     /// The parts of the whole keyframe or base with this seqno before what is at `at`.
     fn base_of(&self, at: usize, seqno: u64) -> Result<Option<Vec<Place>>, TraceError> {
         let before = self.index.keyframes.get(..at).unwrap_or_default();

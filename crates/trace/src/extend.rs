@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::error::{BlockKind, TraceError};
-use crate::frame::{BLOCK_HEADER, BlockHeader, Packed, Packer, TRAILER, parse_trailer, trailer};
+use crate::frame::{BLOCK_HEADER, BlockHeader, MAX_RAW, Packed, Packer, TRAILER, parse_trailer, trailer};
 use crate::index::{FrameKind, KeyframeRef};
 use crate::keyframe::{BLOCKS_A_PART, ThreadState, put_gone, put_live, put_threads};
 use crate::model::{EndedHow, LiveBlock};
@@ -29,6 +29,8 @@ pub struct PackedKeyframe {
     /// Seqno of the whole one that it differs from.
     base: Option<u64>,
     parts: Vec<Packed>,
+    /// What was counted up to there.
+    totals: Option<Packed>,
 }
 
 impl PackedKeyframe {
@@ -46,6 +48,7 @@ impl PackedKeyframe {
     pub fn only_as_base(&mut self) {
         if self.base.is_none() {
             self.parts.iter_mut().for_each(|part| part.header.kind = BlockKind::Base as u8);
+            self.totals = None;
         }
     }
 
@@ -56,7 +59,23 @@ impl PackedKeyframe {
 
     /// Bytes in the file.
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.header.total()).sum()
+        self.parts.iter().chain(&self.totals).map(|part| part.header.total()).sum()
+    }
+
+    /// Its blocks, and where each stands.
+    fn blocks(&self) -> impl Iterator<Item = (KeyframeRef, &Packed)> {
+        let place = |part: usize, parts: usize, kind| KeyframeRef {
+            offset: 0,
+            seqno: self.start.seqno,
+            stamp: self.start.stamp,
+            part: part as u32,
+            parts: parts as u32,
+            kind,
+        };
+        let parts = self.parts.iter().enumerate();
+        let parts = parts.map(move |(at, part)| (place(at, self.parts.len(), self.kind()), part));
+        let totals = self.totals.iter().map(move |totals| (place(0, 1, FrameKind::Totals), totals));
+        parts.chain(totals)
     }
 }
 
@@ -119,6 +138,30 @@ impl KeyframePacker {
         self.pack_as(start, threads, Some(difference), count, &mut live, room)
     }
 
+    /// Puts beside a keyframe what was counted up to there, by this version of its rules,
+    /// if that takes no more than `room` bytes; how many it takes.
+    pub fn pack_totals(&mut self, frame: &mut PackedKeyframe, rules: u32, bytes: &[u8], room: u64) -> u64 {
+        if bytes.len() > MAX_RAW as usize {
+            return 0;
+        }
+        let header = BlockHeader {
+            kind: BlockKind::Totals as u8,
+            serial: frame.start.group,
+            count: rules,
+            first: frame.start.seqno,
+            last: frame.start.stamp,
+            last_epoch: 1,
+            ..BlockHeader::default()
+        };
+        let packed = self.0.pack(header, bytes);
+        let taken = packed.header.total();
+        if taken > room {
+            return 0;
+        }
+        frame.totals = Some(packed);
+        taken
+    }
+
     fn pack_as(
         &mut self,
         start: GroupStart,
@@ -156,7 +199,8 @@ impl KeyframePacker {
             room = room.checked_sub(u64::from(packed.header.stored_len))?;
             parts.push(packed);
         }
-        Some(PackedKeyframe { start, base: difference.map(|difference| difference.base), parts })
+        let base = difference.map(|difference| difference.base);
+        Some(PackedKeyframe { start, base, parts, totals: None })
     }
 }
 
@@ -254,15 +298,8 @@ impl Trace {
         let mut index = self.index.clone();
         let (mut out, mut offset) = (Vec::new(), self.size);
         for frame in frames {
-            for (part, packed) in frame.parts.iter().enumerate() {
-                index.keyframes.push(KeyframeRef {
-                    offset,
-                    seqno: frame.start.seqno,
-                    stamp: frame.start.stamp,
-                    part: part as u32,
-                    parts: frame.parts.len() as u32,
-                    kind: frame.kind(),
-                });
+            for (place, packed) in frame.blocks() {
+                index.keyframes.push(KeyframeRef { offset, ..place });
                 out.clear();
                 packed.place(&mut out, offset, self.source.file_id);
                 file.write_all_at(&out, offset)?;

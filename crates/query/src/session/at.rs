@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use highwater_replay::evidence::{self, Collector, Slicing};
+use highwater_replay::outcome::SoFar;
 use highwater_replay::watch::{Both, Nobody, Watch};
 use highwater_replay::{Additions, Evidence, Feed, LiveBlock, Options, Outcome, Replay, Until, outcome};
 use highwater_trace::model::{EndedHow, Step};
@@ -85,7 +86,18 @@ impl Source {
         })
     }
 
-    /// The same with a stream of many events at a time.
+    /// A place at or before an instant from which all is known that was counted from the
+    /// start.
+    fn feed_counted(&self, until: Until, options: Options) -> Result<(Stream<'_>, Replay), TraceError> {
+        if let Source::Trace(trace) = self
+            && let Some((steps, heap)) = counted_entry(trace, until, &options)?
+        {
+            return Ok((Stream::Trace(Box::new(Feed::new(steps))), heap));
+        }
+        self.feed(Until::Start, options)
+    }
+
+    /// [`Source::enter`] with a stream of many events at a time.
     fn feed(&self, until: Until, options: Options) -> Result<(Stream<'_>, Replay), TraceError> {
         Ok(match self {
             Source::Trace(trace) => {
@@ -99,15 +111,19 @@ impl Source {
     }
 }
 
-/// The last place before an instant from which the heap of a trace is known.
-fn entry(trace: &Trace, until: Until, options: Options) -> Result<(Steps<'_>, Replay), TraceError> {
-    // All events below this number belong to the instant.
-    let seqno = match until {
+/// All events below this number belong to an instant.
+fn below(trace: &Trace, until: Until) -> u64 {
+    match until {
         Until::Start => 0,
         Until::End => u64::MAX,
         Until::Seqno(last) => last.saturating_add(1),
         Until::Ns(last) => trace.seqno_before_ns(last.saturating_add(1)),
-    };
+    }
+}
+
+/// The last place before an instant from which the heap of a trace is known.
+fn entry(trace: &Trace, until: Until, options: Options) -> Result<(Steps<'_>, Replay), TraceError> {
+    let seqno = below(trace, until);
     if seqno > 0 {
         // A damaged keyframe is passed over for an earlier one.
         for entry in trace.entries_before(seqno) {
@@ -119,6 +135,29 @@ fn entry(trace: &Trace, until: Until, options: Options) -> Result<(Steps<'_>, Re
         }
     }
     Ok((trace.steps(), Replay::new(options)))
+}
+
+/// The same where what was counted up to there is known, too. (Who goes to the end reads
+/// everything, and so sees what is damaged.)
+fn counted_entry<'a>(
+    trace: &'a Trace,
+    until: Until,
+    options: &Options,
+) -> Result<Option<(Steps<'a>, Replay)>, TraceError> {
+    let seqno = below(trace, until);
+    if matches!(until, Until::Start | Until::End) {
+        return Ok(None);
+    }
+    for entry in trace.entries_before(seqno) {
+        if let Some(bytes) = trace.totals_at(&entry, outcome::RULES)?
+            && let Some(so_far) = SoFar::decode(&bytes, options)
+            && let Some(mut keyframe) = trace.enter(&entry)?
+            && let Some(heap) = Replay::resume_counted(options.clone(), &mut keyframe, so_far)?
+        {
+            return Ok(Some((trace.steps_from(entry.seqno), heap)));
+        }
+    }
+    Ok(None)
 }
 
 /// What an earlier replay of the whole trace found, if the trace has it.
@@ -220,7 +259,7 @@ impl Session {
     fn replay_whole(&mut self, asked: Option<Slicing>) -> Result<(Replay, Option<Evidence>), QueryError> {
         let source = self.source();
         let additions = match &*source {
-            Source::Trace(trace) if !self.leave_alone => Additions::new(trace),
+            Source::Trace(trace) if !self.leave_alone => Additions::new(trace, &self.replay),
             _ => None,
         };
         let in_passing = additions.as_ref().is_some_and(Additions::wants_evidence);
@@ -256,7 +295,7 @@ impl Session {
         {
             let by_events = matches!(asked, None | Some(Slicing::Events));
             let evidence = evidence.as_ref().filter(|_| by_events);
-            additions.append(trace, &heap, &found, evidence, &self.replay);
+            additions.append(trace, &heap, &found, evidence);
         }
         self.outcome = Some(found);
         Ok((heap, evidence))
@@ -270,7 +309,7 @@ impl Session {
     pub fn replay_until(&mut self, until: Until) -> Result<Replay, QueryError> {
         self.knows(until)?;
         let source = self.source();
-        let (mut stream, mut heap) = source.feed(Until::Start, self.replay.clone())?;
+        let (mut stream, mut heap) = source.feed_counted(until, self.replay.clone())?;
         stream.go_on(&mut heap, until, self.facts.events)?;
         self.learn_from(&stream);
         Ok(heap)
@@ -315,7 +354,10 @@ impl Session {
     /// The file cannot be read.
     pub fn window(&mut self, from: Until, to: Until) -> Result<Replay, QueryError> {
         let source = self.source();
-        let (mut stream, mut heap) = source.feed(from, self.replay.clone())?;
+        let (mut stream, mut heap) = match from {
+            Until::Start => source.feed_counted(to, self.replay.clone())?,
+            from => source.feed(from, self.replay.clone())?,
+        };
         if from != Until::Start {
             stream.go_on(&mut heap, from, 0)?;
             // An epoch that ended before the window is decided before it, too.

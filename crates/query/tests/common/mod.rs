@@ -4,7 +4,7 @@ use std::path::Path;
 
 use highwater_event::api::ApiKind;
 use highwater_event::codec::{Encoder, MAX_RECORD, Record, SpecialKind, State};
-use highwater_query::{Session, SessionOptions};
+use highwater_query::{Modes, Session, SessionOptions};
 use highwater_replay::evidence::{Collector, Slicing};
 use highwater_replay::watch::Both;
 use highwater_replay::{Additions, Feed, Options, Replay, Until};
@@ -104,8 +104,17 @@ fn encode(encoder: &mut Encoder, records: &[Record]) -> (State, Vec<u8>, u32) {
 
 /// Writes a trace; the same seed makes the same events.
 pub fn write(path: &Path, seed: u64, epochs: u64, threads: u32) {
+    write_sample(path, seed, epochs, threads, 0);
+}
+
+/// The same as a sample with marks at this mean distance; 0 for none.
+pub fn write_sample(path: &Path, seed: u64, epochs: u64, threads: u32, sample: u64) {
     let options = WriterOptions { compression: Compression::None, ..WriterOptions::default() };
-    let mut writer = Writer::create(path, &Meta::default(), options).unwrap();
+    let mut meta = Meta::default();
+    if sample > 0 {
+        meta.options.push(format!("sample={sample}"));
+    }
+    let mut writer = Writer::create(path, &meta, options).unwrap();
     writer.clock(ClockPoint { stamp: 0, ns: 0 }).unwrap();
     writer.clock(ClockPoint { stamp: 1_000_000, ns: 700_000 }).unwrap();
     let mut random = Random(seed);
@@ -130,17 +139,23 @@ pub fn write(path: &Path, seed: u64, epochs: u64, threads: u32) {
     writer.finish(&End { how: EndedHow::Exit, ..End::default() }).unwrap();
 }
 
+/// How a trace is replayed.
+pub fn options(trace: &Trace) -> Options {
+    Options { sample: Modes::of(trace.meta(), None).sample, ..Options::default() }
+}
+
 /// Appends keyframes at all group starts that have room, the outcome and the evidence.
 pub fn extend(path: &Path) -> Appended {
     let trace = Trace::open(path).unwrap();
-    let mut additions = Additions::at_least_apart(&trace, 1).expect("it has none");
-    let mut heap = Replay::new(Options::default());
+    let options = options(&trace);
+    let mut additions = Additions::at_least_apart(&trace, &options, 1).expect("it has none");
+    let mut heap = Replay::new(options);
     let mut collector = Collector::new(Slicing::Events);
     let mut both = Both(&mut additions, &mut collector);
     Feed::new(trace.steps()).go_on_watched(&mut heap, Until::End, 0, &mut both).unwrap();
     heap.finish();
     let evidence = collector.finish(&heap, true);
-    additions.append(&trace, &heap, &heap.outcome(), evidence.as_ref(), &Options::default())
+    additions.append(&trace, &heap, &heap.outcome(), evidence.as_ref())
 }
 
 /// Opens a trace and adds nothing to it.

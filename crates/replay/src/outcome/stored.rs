@@ -13,17 +13,17 @@ use crate::totals::{SiteTotals, ThreadTotals, Totals};
 impl Outcome {
     /// As bytes; `options` are those of the replay.
     pub fn encode(mut self, options: &Options) -> Vec<u8> {
-        let mut writing = Writing(Vec::new());
+        let mut writing = Writing::default();
         outcome(&mut writing, &mut options.clone(), &mut self);
         writing.0
     }
 
     /// The outcome in these bytes, if it is one of a replay with these options.
     pub fn decode(bytes: &[u8], options: &Options) -> Option<Outcome> {
-        let mut reading = Reading { reader: Reader::new(bytes), sound: true };
+        let mut reading = Reading::new(bytes);
         let (mut found, mut its) = (Outcome::default(), options.clone());
         outcome(&mut reading, &mut its, &mut found);
-        (reading.sound && reading.reader.is_empty() && its == *options).then_some(found)
+        (reading.is_all() && its == *options).then_some(found)
     }
 }
 
@@ -49,7 +49,9 @@ pub(crate) trait Numbers {
     }
 }
 
-struct Writing(Vec<u8>);
+/// Writes them down.
+#[derive(Default)]
+pub(super) struct Writing(pub Vec<u8>);
 
 impl Numbers for Writing {
     fn u64(&mut self, number: &mut u64) {
@@ -64,9 +66,21 @@ impl Numbers for Writing {
     fn fail(&mut self) {}
 }
 
-struct Reading<'a> {
+/// Reads them.
+pub(super) struct Reading<'a> {
     reader: Reader<'a>,
     sound: bool,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Reading<'a> {
+        Reading { reader: Reader::new(bytes), sound: true }
+    }
+
+    /// Did all make sense, and is nothing left?
+    pub(super) fn is_all(&self) -> bool {
+        self.sound && self.reader.is_empty()
+    }
 }
 
 impl Numbers for Reading<'_> {
@@ -109,13 +123,14 @@ fn list<N: Numbers, T>(
     }
 }
 
-fn all<'a>(numbers: &mut impl Numbers, list: impl IntoIterator<Item = &'a mut u64>) {
+pub(super) fn all<'a>(numbers: &mut impl Numbers, list: impl IntoIterator<Item = &'a mut u64>) {
     for number in list {
         numbers.u64(number);
     }
 }
 
-fn outcome(numbers: &mut impl Numbers, options: &mut Options, outcome: &mut Outcome) {
+/// All numbers of an outcome and of the options that it depends on.
+pub(super) fn outcome(numbers: &mut impl Numbers, options: &mut Options, outcome: &mut Outcome) {
     let Options { remember_freed, sample } = options;
     let mut remembered = *remember_freed as u64;
     all(numbers, [&mut remembered, sample]);

@@ -6,7 +6,10 @@ use highwater_trace::{KeyframeReader, ThreadState, TraceError};
 use super::{Options, Replay, SEARCH_BUDGET};
 use crate::block::{Block, Fields, MAX_NS, MAX_SEQNO, MAX_SIZE};
 use crate::live::LiveBlock;
+use crate::outcome::{Outcome, SoFar};
+use crate::sampling::Sampled;
 use crate::table::{Roll, Since};
+use crate::totals::{SiteTotals, ThreadTotals};
 
 /// Notes of [`Doubts`] that are kept; with more no keyframe is sound.
 const MOST: usize = 4096;
@@ -50,6 +53,29 @@ impl Replay {
     /// # Errors
     /// The file cannot be read.
     pub fn resume(options: Options, keyframe: &mut KeyframeReader<'_>) -> Result<Option<Replay>, TraceError> {
+        Self::restored(options, keyframe, &[])
+    }
+
+    /// The same with all that was counted up to there, as if it had come from the start.
+    /// `None` also where that does not belong to the keyframe.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn resume_counted(
+        options: Options,
+        keyframe: &mut KeyframeReader<'_>,
+        so_far: SoFar,
+    ) -> Result<Option<Replay>, TraceError> {
+        let replay = Self::restored(options, keyframe, so_far.found.sites())?;
+        Ok(replay.and_then(|replay| replay.counted(so_far)))
+    }
+
+    /// `sites` are those that come first, in their order.
+    fn restored(
+        options: Options,
+        keyframe: &mut KeyframeReader<'_>,
+        sites: &[SiteTotals],
+    ) -> Result<Option<Replay>, TraceError> {
         let Some(threads) = keyframe.threads() else { return Ok(None) };
         let mut replay = Replay::new(options);
         let entry = keyframe.entry();
@@ -61,6 +87,9 @@ impl Replay {
             totals.last_alloc = state.last_alloc.unwrap_or(u64::MAX);
             (totals.first_ns, totals.last_ns) = (state.first_ns, state.last_ns);
         }
+        for site in sites {
+            replay.site_at(site.node);
+        }
         replay.table.reserve(keyframe.about());
         let mut restoring = Restoring::default();
         while let Some(blocks) = keyframe.next_part()? {
@@ -71,6 +100,42 @@ impl Replay {
         }
         replay.peak.restart(entry.ns, replay.seqno);
         Ok(Some(replay))
+    }
+
+    /// Takes over what was counted, if what lives is what is said to.
+    fn counted(mut self, so_far: SoFar) -> Option<Replay> {
+        let SoFar { found, fed, now, upper, lower } = so_far;
+        let Outcome { totals, threads, sites, errors, sizes, lifetimes, series } = found;
+        let lives = |site: &SiteTotals| (site.node, site.live_blocks, site.live_bytes, site.live_variance);
+        let holds = |thread: &ThreadTotals| (thread.thread, thread.live_blocks, thread.live_bytes);
+        let sample = |sampled: &Sampled| {
+            (sampled.rate, sampled.live, sampled.live_variance, sampled.live_blocks_variance)
+        };
+        let same = self.sites.iter().map(lives).eq(sites.iter().map(lives))
+            && self.threads.iter().map(holds).eq(threads.iter().map(holds))
+            && (self.peak.live_blocks, self.peak.live_bytes) == (totals.live_blocks, totals.live_bytes)
+            && sample(&self.totals.sampled) == sample(&totals.sampled);
+        if !same {
+            return None;
+        }
+        let epoch = self.peak.epoch;
+        self.sites = sites.into_iter().map(|site| SiteTotals { epoch, ..site }).collect();
+        self.peak.go_on_with(&totals, upper, lower);
+        (self.threads, self.totals, self.errors) = (threads, totals, errors);
+        (self.sizes, self.lifetimes, self.series) = (sizes, lifetimes, series);
+        (self.fed, self.now) = (fed, now);
+        Some(self)
+    }
+
+    /// All that was counted so far; between two epochs.
+    pub fn so_far(&self) -> SoFar {
+        let (upper, lower) = self.peak.bounds_so_far();
+        SoFar { found: self.outcome(), fed: self.fed, now: self.now, upper, lower }
+    }
+
+    /// About as many numbers as it takes to say that.
+    pub(crate) fn size_of_so_far(&self) -> usize {
+        self.sites.len() + self.threads.len() + self.errors.len()
     }
 
     /// Some of the blocks that lived at a keyframe.
