@@ -20,6 +20,7 @@ mod mdd;
 mod open;
 mod output;
 mod peak;
+mod progress;
 mod run;
 mod slices;
 mod standing;
@@ -126,8 +127,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    let colour = cli.color;
-    match cli.command {
+    let code = execute(cli.command, cli.color);
+    progress::clear();
+    code
+}
+
+fn execute(command: Command, colour: output::Colour) -> ExitCode {
+    match command {
         Command::Run(args) => run::run(args, colour),
         Command::Count(args) => count::run(&args),
         Command::Stats(args) => output::finish(stats::run(&args, colour)),

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use highwater_render::{Look, RenderError};
 
+use crate::progress;
+
 /// `--color`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Colour {
@@ -70,13 +72,28 @@ fn columns(fd: i32) -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
+/// Stdout, for the data of a view: as soon as there is some, no progress is shown any more.
+pub struct Data(StdoutLock<'static>);
+
+impl Write for Data {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        progress::end();
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Buffered stdout.
-pub fn stdout() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+pub fn stdout() -> BufWriter<Data> {
+    BufWriter::with_capacity(64 << 10, Data(io::stdout().lock()))
 }
 
 /// One line of ours on stderr.
 pub fn say(line: &str) {
+    progress::clear();
     // Nobody may be listening; that is their choice.
     let _ = writeln!(io::stderr(), "highwater: {line}");
 }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use highwater_query::leaks::gates;
 use highwater_query::{Session, SessionOptions, Stats};
 use highwater_record::{Outcome, Status};
+use highwater_trace::Progress;
 
 use crate::gates::{GateArgs, Gates};
 use crate::output::{self, Colour, say};
 use crate::slices::SliceArgs;
-use crate::trace;
+use crate::{progress, trace};
 
 /// Options of `run`.
 #[derive(clap::Args)]
@@ -203,7 +204,7 @@ fn report(outcome: &Outcome, gates: &mut Gates, quiet: bool, colour: Colour) -> 
     let asked = !gates.wanted.is_empty();
     let mut results = Vec::new();
     match outcome.images.last() {
-        Some(last) if asked || !quiet => match Analysis::of(&last.path) {
+        Some(last) if asked || !quiet => match Analysis::of(&last.path, quiet) {
             Ok(mut analysis) => {
                 if !quiet {
                     analysis.summary(colour);
@@ -235,6 +236,7 @@ fn report(outcome: &Outcome, gates: &mut Gates, quiet: bool, colour: Colour) -> 
     for line in highwater_render::check::lines(&colour.stderr(), &results) {
         say(&line);
     }
+    progress::clear();
     results.iter().all(gates::Gate::passed)
 }
 
@@ -246,8 +248,9 @@ struct Analysis {
 }
 
 impl Analysis {
-    fn of(path: &Path) -> anyhow::Result<Analysis> {
-        let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
+    fn of(path: &Path, quiet: bool) -> anyhow::Result<Analysis> {
+        let progress = (!quiet).then_some(progress::tell as Progress);
+        let options = SessionOptions { symbols: trace::symbols(), progress, ..SessionOptions::default() };
         let mut session = Session::open(path, options)?;
         let (found, stats) = trace::outcome(&mut session)?;
         Ok(Analysis { session, found, stats })

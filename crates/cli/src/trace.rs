@@ -7,9 +7,10 @@ use std::time::SystemTime;
 use anyhow::{Context, anyhow};
 use highwater_query::{Filter, Instant, Session, SessionOptions, Stats};
 use highwater_replay::{Outcome, Until};
+use highwater_trace::Progress;
 
 use crate::view::InliningArgs;
-use crate::{open, output};
+use crate::{open, output, progress};
 
 /// The trace, and where names come from.
 #[derive(Clone, Debug, clap::Args)]
@@ -73,7 +74,8 @@ impl NameArgs {
     /// One that cannot be read; files that do not belong together; a
     /// `--map-source` that is none.
     pub fn open(&self, files: &[PathBuf]) -> anyhow::Result<Session> {
-        let mut options = SessionOptions { symbols: symbols(), ..SessionOptions::default() };
+        let progress = Some(progress::tell as Progress);
+        let mut options = SessionOptions { symbols: symbols(), progress, ..SessionOptions::default() };
         options.symbols.debug_dirs.extend(self.debug_dir.iter().cloned());
         options.inlining = self.inlining.inlining();
         for map in &self.map_source {

@@ -12,7 +12,7 @@ use highwater_replay::{Evidence, Options, Outcome, Until};
 use highwater_symbols::{ModuleId, Symbolizer};
 use highwater_trace::model::{End, Mark, Meta, ModuleDef, NodeDef, RssSample, Step, ThreadDef, ThreadNo};
 use highwater_trace::reach::Scanned;
-use highwater_trace::{Steps, Trace, TraceError, Warning};
+use highwater_trace::{Progress, Steps, Trace, TraceError, Warning};
 use rustc_hash::FxHashMap;
 
 use crate::inlining::Inlining;
@@ -69,6 +69,8 @@ pub struct SessionOptions {
     pub being_written: bool,
     /// Write nothing to the trace (see [`Session::replay`]).
     pub leave_alone: bool,
+    /// Is told how far a trace's events were read.
+    pub progress: Option<Progress>,
 }
 
 /// What is known of a recording before any event is read.
@@ -259,6 +261,7 @@ impl Session {
 
     /// Takes over an opened trace.
     pub fn of_trace(mut trace: Trace, options: SessionOptions) -> Session {
+        trace.tell_progress(options.progress);
         let being_written = options.being_written && trace.end().is_none();
         if being_written {
             trace.leave_out_ragged();

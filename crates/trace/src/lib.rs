@@ -51,7 +51,7 @@ pub use extend::{Appended, Difference, GroupStart, KeyframePacker, PackedKeyfram
 pub use frame::FORMAT_VERSION;
 pub use keyframe::{Keyframe, ThreadState};
 pub use outcome::{Kept, PackedOutcome};
-pub use reader::Trace;
+pub use reader::{Progress, Trace};
 pub use recording::Recording;
 pub use steps::{Batch, Brief, Steps};
 pub use writer::{Compression, Writer, WriterOptions};

@@ -51,8 +51,14 @@ pub struct Trace {
     complete: bool,
     /// The last group is not all there.
     ragged: bool,
+    /// Told how far the events were read.
+    pub(crate) progress: Option<Progress>,
     buffers: Buffers,
 }
+
+/// Who is told how far the events of a trace were read: all below the first number, of as
+/// many as the second. May be called from any thread, some times for each million events.
+pub type Progress = fn(u64, u64);
 
 impl std::fmt::Debug for Trace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -96,6 +102,7 @@ impl Trace {
             scanned: (FILE_HEADER + END_BLOCK) as u64,
             complete: false,
             ragged: false,
+            progress: None,
             buffers: Buffers::default(),
         };
         trace.read_end()?;
@@ -342,6 +349,11 @@ impl Trace {
             }
             offset = offset.saturating_add(header.total());
         }
+    }
+
+    /// Whoever reads its events from now on tells how far it is.
+    pub fn tell_progress(&mut self, progress: Option<Progress>) {
+        self.progress = progress;
     }
 
     /// Seqnos at which there are keyframes, also those that are differences to one.

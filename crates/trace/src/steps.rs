@@ -377,6 +377,9 @@ impl<'a> Steps<'a> {
         }
         let trace = self.trace;
         let Some(group) = trace.index.groups.get(self.group) else { return Ok(false) };
+        if let Some(progress) = trace.progress {
+            progress(group.first_seqno, trace.event_count());
+        }
         self.group += 1;
         self.base = self.epoch.wrapping_add(1);
         self.seqno = group.first_seqno;
