@@ -15,7 +15,7 @@ use highwater_query::session::Source;
 use highwater_query::stack::{base_name, function, function_name, is_pseudo};
 use highwater_query::{SessionOptions, Stack};
 
-use crate::{open, output, trace};
+use crate::{open, output, progress, trace};
 
 /// Options of `findleaks`. All three are needed; which one is missing is said
 /// in the script's words.
@@ -174,7 +174,11 @@ fn suspicious(report: &[(u64, bool)], blocks: &[Survivor]) -> Vec<u64> {
 }
 
 fn of_trace(path: &Path, range: (u64, u64)) -> anyhow::Result<Found> {
-    let options = SessionOptions { symbols: trace::symbols(), ..SessionOptions::default() };
+    let options = SessionOptions {
+        symbols: trace::symbols(),
+        progress: Some(progress::tell),
+        ..SessionOptions::default()
+    };
     let mut session = open::session(&[path.to_path_buf()], None, options)?;
     let replay = session.replay()?;
     let (_, stats) = trace::outcome(&mut session)?;
