@@ -3,7 +3,7 @@
 use highwater_event::api::ApiKind;
 
 use crate::model::{LiveBlock, ThreadNo};
-use crate::varint::{Reader, put, put_signed};
+use crate::varint::{Few, Reader, put, put_signed};
 
 /// Live blocks in one keyframe block of the file; a larger live set takes more
 /// than one.
@@ -94,18 +94,18 @@ fn read_gone(reader: &mut Reader<'_>, seqno: u64) -> Option<Gone> {
 pub(crate) fn put_live(out: &mut Vec<u8>, blocks: &[LiveBlock]) {
     let mut before = (0u64, 0u64, 0u64, 0u32);
     for block in blocks {
-        put_signed(out, block.addr.wrapping_sub(before.0) as i64);
-        put(out, block.size);
-        put(
-            out,
-            (u64::from(block.thread) << 6 | (block.api as u64 & 31) << 1) | u64::from(block.usable.is_some()),
-        );
+        let mut few = Few::new();
+        few.put_signed(block.addr.wrapping_sub(before.0) as i64);
+        few.put(block.size);
+        let who = u64::from(block.thread) << 6 | (block.api as u64 & 31) << 1;
+        few.put(who | u64::from(block.usable.is_some()));
         if let Some(usable) = block.usable {
-            put(out, usable);
+            few.put(usable);
         }
-        put_signed(out, i64::from(block.node) - i64::from(before.3));
-        put_signed(out, block.seqno.wrapping_sub(before.1) as i64);
-        put_signed(out, block.ns.wrapping_sub(before.2) as i64);
+        few.put_signed(i64::from(block.node) - i64::from(before.3));
+        few.put_signed(block.seqno.wrapping_sub(before.1) as i64);
+        few.put_signed(block.ns.wrapping_sub(before.2) as i64);
+        out.extend_from_slice(few.bytes());
         before = (block.addr, block.seqno, block.ns, block.node);
     }
 }

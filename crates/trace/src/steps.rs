@@ -148,6 +148,11 @@ impl<'a> Steps<'a> {
         }
     }
 
+    /// The trace.
+    pub fn trace(&self) -> &'a Trace {
+        self.trace
+    }
+
     /// The seqno that the next event gets.
     pub fn seqno(&self) -> u64 {
         self.seqno

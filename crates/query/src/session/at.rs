@@ -359,7 +359,7 @@ impl Session {
             from => source.feed(from, self.replay.clone())?,
         };
         if from != Until::Start {
-            stream.go_on(&mut heap, from, 0)?;
+            stream.go_on(&mut heap, from, self.facts.events)?;
             // An epoch that ended before the window is decided before it, too.
             heap.ends_before(stream.epoch());
             heap.begin_window(stream.seqno());

@@ -82,7 +82,7 @@ impl Table {
                 None => new.push((block.addr(), at)),
             }
         }
-        new.sort_unstable();
+        sort(&mut new);
         let mut gone = Vec::new();
         for (word, lives) in (0u32..).zip(lives) {
             let mut gone_here = !lives;
@@ -103,6 +103,23 @@ impl Table {
     }
 }
 
+/// Sorts addresses with their places. Where both fit into a word together that is what is
+/// sorted: it takes half the time.
+fn sort(list: &mut [(u64, u32)]) {
+    const PLACE: u32 = 24;
+    let least = list.iter().map(|one| one.0).min().unwrap_or(0);
+    let fits = |&(addr, at): &(u64, u32)| (addr - least) >> (u64::BITS - PLACE) == 0 && at >> PLACE == 0;
+    if !list.iter().all(fits) {
+        return list.sort_unstable();
+    }
+    let mut words: Vec<u64> =
+        list.iter().map(|&(addr, at)| (addr - least) << PLACE | u64::from(at)).collect();
+    words.sort_unstable();
+    for (one, word) in list.iter_mut().zip(words) {
+        *one = (least + (word >> PLACE), word as u32 & ((1 << PLACE) - 1));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
@@ -112,6 +129,23 @@ mod tests {
 
     fn block(addr: u64, seqno: u64) -> Fields {
         Fields { addr, size: 1, ns: 0, seqno, thread: 0, api: 0, site: 0 }
+    }
+
+    #[test]
+    fn addresses_near_each_other_and_far_apart_are_sorted_alike() {
+        let mut random = 3u64;
+        for bits in [8, 39, 40, 41, 64] {
+            let mut list: Vec<(u64, u32)> = (0..1_000)
+                .map(|_| {
+                    random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    (u64::MAX - (random >> (64 - bits)), (random >> 3) as u32 >> (bits % 9))
+                })
+                .collect();
+            let mut sorted = list.clone();
+            sorted.sort_unstable();
+            sort(&mut list);
+            assert_eq!(list, sorted, "{bits}");
+        }
     }
 
     #[test]
