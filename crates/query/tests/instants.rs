@@ -2,6 +2,8 @@
 //! and those of a replay from the start.
 
 mod common;
+#[path = "instants/large_heap.rs"]
+mod large_heap;
 
 use std::path::Path;
 

@@ -255,6 +255,18 @@ impl KeyframeReader<'_> {
         Ok(Some(&self.blocks))
     }
 
+    /// The same into `blocks`, whose memory is used again; false instead of `None`.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`].
+    pub fn next_part_into(&mut self, blocks: &mut Vec<LiveBlock>) -> Result<bool, TraceError> {
+        let any = self.next_part()?.is_some();
+        if any {
+            std::mem::swap(&mut self.blocks, blocks);
+        }
+        Ok(any)
+    }
+
     /// Reads a part into `blocks`.
     fn read(&mut self, (offset, header): Place) -> Result<(), TraceError> {
         self.blocks.clear();

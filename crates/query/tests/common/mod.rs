@@ -93,7 +93,8 @@ impl Worker {
     }
 }
 
-fn encode(encoder: &mut Encoder, records: &[Record]) -> (State, Vec<u8>, u32) {
+/// The records of a block, with the state before them and the number of events.
+pub fn encode(encoder: &mut Encoder, records: &[Record]) -> (State, Vec<u8>, u32) {
     let start = encoder.state;
     let mut bytes = Vec::new();
     for record in records {

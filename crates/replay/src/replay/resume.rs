@@ -1,5 +1,7 @@
 //! Going on from a keyframe, and what a keyframe has to hold for that.
 
+use std::sync::mpsc;
+
 use highwater_trace::model::LiveBlock as Stored;
 use highwater_trace::{KeyframeReader, ThreadState, TraceError};
 
@@ -34,6 +36,11 @@ impl Doubts {
         }
     }
 }
+
+/// Blocks of a keyframe from which on a second thread pays.
+const MANY: usize = 1 << 17;
+/// Parts that may wait between the two threads.
+const WAITING: usize = 4;
 
 /// What was restored of a keyframe so far.
 #[derive(Default)]
@@ -91,15 +98,45 @@ impl Replay {
             replay.site_at(site.node);
         }
         replay.table.reserve(keyframe.about());
-        let mut restoring = Restoring::default();
-        while let Some(blocks) = keyframe.next_part()? {
-            replay.restore(blocks, &mut restoring);
-        }
+        replay.load(keyframe)?;
         if !keyframe.is_sound() {
             return Ok(None);
         }
         replay.peak.restart(entry.ns, replay.seqno);
         Ok(Some(replay))
+    }
+
+    /// Takes in all blocks of a keyframe. Where they are many, a thread of its own reads them.
+    fn load(&mut self, keyframe: &mut KeyframeReader<'_>) -> Result<(), TraceError> {
+        let mut restoring = Restoring::default();
+        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+        if keyframe.about() < MANY || alone {
+            while let Some(blocks) = keyframe.next_part()? {
+                self.restore(blocks, &mut restoring);
+            }
+            return Ok(());
+        }
+        std::thread::scope(|scope| {
+            let (full, filled) = mpsc::sync_channel::<Vec<Stored>>(WAITING);
+            let (back, empty) = mpsc::channel::<Vec<Stored>>();
+            let reader = scope.spawn(move || {
+                loop {
+                    let mut blocks = empty.try_recv().unwrap_or_default();
+                    // Nobody waits for more where the other side has gone.
+                    if !keyframe.next_part_into(&mut blocks)? || full.send(blocks).is_err() {
+                        return Ok(());
+                    }
+                }
+            });
+            for blocks in filled {
+                self.restore(&blocks, &mut restoring);
+                let _ = back.send(blocks);
+            }
+            match reader.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
     }
 
     /// Takes over what was counted, if what lives is what is said to.
