@@ -11,6 +11,8 @@ mod process;
 pub mod query;
 mod redis;
 mod result;
+mod screens;
+mod screens;
 mod tools;
 mod workloads;
 

@@ -13,7 +13,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::process::{self, Placing, Running, Took};
-use super::{page, result, workloads};
+use super::{page, result, screens, workloads};
 use crate::suite::{self, Tally};
 
 /// A view that takes longer than this is killed and told as failed.
@@ -36,7 +36,7 @@ enum Seen {
 }
 
 /// One row of the page.
-struct Row {
+pub(super) struct Row {
     trace: String,
     view: String,
     runs: usize,
@@ -45,9 +45,17 @@ struct Row {
     target: Option<(&'static str, bool)>,
 }
 
+impl Row {
+    pub(super) fn new(trace: &str, view: String, runs: usize, took: Took, target: Target) -> Row {
+        eprintln!("xtask: {trace}: {view}: {:.2} s CPU, {:.2} s", took.cpu, took.wall);
+        let target = target.judge(&took);
+        Row { trace: trace.into(), view, runs, took, target }
+    }
+}
+
 /// What a view should take, and the figure that counts.
 #[derive(Clone, Copy)]
-enum Target {
+pub(super) enum Target {
     Cpu(&'static str, f64),
     Wall(&'static str, f64),
     None,
@@ -88,6 +96,8 @@ pub fn bench_query(args: &[String]) -> anyhow::Result<bool> {
         fs::remove_file(&trace).ok();
     }
     recorded(&highwater, &dir, &mut rows)?;
+    screens::short(&highwater, &maker, &dir, &mut rows)?;
+    screens::symbols(&highwater, &root, &dir, &mut rows)?;
     fs::remove_dir_all(&dir).ok();
 
     let load = (load_before, page::load_average());
@@ -136,7 +146,7 @@ fn words(counts: &[u64]) -> String {
     counts.iter().map(|count| format!("{}M", count / 1_000_000)).collect::<Vec<_>>().join(",")
 }
 
-fn once(command: &mut Command, dir: &Path) -> anyhow::Result<Took> {
+pub(super) fn once(command: &mut Command, dir: &Path) -> anyhow::Result<Took> {
     command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let took = Running::start(command, Placing::Free, LIMIT)?.finish()?;
     anyhow::ensure!(took.good, "{command:?} failed");
@@ -144,7 +154,7 @@ fn once(command: &mut Command, dir: &Path) -> anyhow::Result<Took> {
 }
 
 /// The median of each figure over `runs` runs.
-fn middle(runs: usize, mut run: impl FnMut() -> anyhow::Result<Took>) -> anyhow::Result<Took> {
+pub(super) fn middle(runs: usize, mut run: impl FnMut() -> anyhow::Result<Took>) -> anyhow::Result<Took> {
     let all = (0..runs).map(|_| run()).collect::<anyhow::Result<Vec<Took>>>()?;
     let of = |figure: fn(&Took) -> f64| result::median(all.iter().map(figure).collect()).context("no runs");
     Ok(Took {
@@ -199,8 +209,7 @@ fn views(
             };
             let view = format!("{view}, {word}");
             let took = middle(runs, run).with_context(|| format!("{view} of {name}"))?;
-            eprintln!("xtask: {name}: {view}: {:.2} s CPU, {:.2} s", took.cpu, took.wall);
-            rows.push(Row { trace: name.into(), view, runs, took, target: target.judge(&took) });
+            rows.push(Row::new(name, view, runs, took, target));
         }
     }
     fs::remove_file(&fresh).ok();
@@ -229,13 +238,7 @@ fn recorded(highwater: &Path, dir: &Path, rows: &mut Vec<Row>) -> anyhow::Result
         trace.as_os_str(),
         "--".as_ref(),
     ])?;
-    // Of a copy: a view of the whole appends keyframes.
-    let copy = dir.join("copy.hwt");
-    fs::copy(&trace, &copy)?;
-    let output = Command::new(highwater).args(["stats", "--json"]).arg(&copy).output()?;
-    fs::remove_file(&copy).ok();
-    let seen: Value = serde_json::from_slice(&output.stdout).context("stats --json is not JSON")?;
-    let events = seen.get("events").and_then(Value::as_u64).unwrap_or(0);
+    let events = events_in(highwater, &trace)?;
     let name = format!("python3, {:.1} million", events as f64 / 1e6);
     views(highwater, dir, &trace, &name, events, rows)?;
     let Some(heaptrack) = workloads::find("heaptrack") else { return Ok(()) };
@@ -245,6 +248,17 @@ fn recorded(highwater: &Path, dir: &Path, rows: &mut Vec<Row>) -> anyhow::Result
     let took = middle(3, || once(Command::new("heaptrack_print").arg(&file), dir))?;
     rows.push(Row { trace: name.clone(), view: "heaptrack_print".into(), runs: 3, took, target: None });
     Ok(())
+}
+
+/// How many events a trace has. A copy is looked at: a view of the whole would leave
+/// what it found in the trace.
+pub(super) fn events_in(highwater: &Path, trace: &Path) -> anyhow::Result<u64> {
+    let copy = trace.with_extension("copy.hwt");
+    fs::copy(trace, &copy).with_context(|| format!("cannot copy {}", trace.display()))?;
+    let output = Command::new(highwater).args(["stats", "--json"]).arg(&copy).output()?;
+    fs::remove_file(&copy).ok();
+    let seen: Value = serde_json::from_slice(&output.stdout).context("stats --json is not JSON")?;
+    Ok(seen.get("events").and_then(Value::as_u64).unwrap_or(0))
 }
 
 fn text(rows: &[Row], command: &str, load: &(String, String)) -> String {
