@@ -38,7 +38,7 @@ impl Doubts {
 }
 
 /// Blocks of a keyframe from which on a second thread pays.
-const MANY: usize = 1 << 17;
+const MANY: usize = 20_000;
 /// Parts that may wait between the two threads.
 const WAITING: usize = 4;
 
@@ -273,5 +273,65 @@ impl Replay {
             && self.search_budget > SEARCH_BUDGET / 2
             && self.order_states < super::settle::FIRST_ORDER_STATES / 2
             && between.iter().all(|&(earlier, later)| seqno <= earlier || later < seqno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_event::api::ApiKind;
+    use highwater_event::codec::{Encoder, MAX_RECORD, Record};
+    use highwater_trace::model::{End, EndedHow, EventBlock, Meta};
+    use highwater_trace::{Trace, Writer, WriterOptions};
+
+    use super::*;
+    use crate::{Additions, Feed, Until};
+
+    #[test]
+    fn a_large_heap_comes_back_from_whole_keyframes_and_differences() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.hwt");
+        let mut writer = Writer::create(&path, &Meta::default(), WriterOptions::default()).unwrap();
+        let mut encoder = Encoder::default();
+        let (mut stamp, mut live, mut random) = (0u64, Vec::new(), 1u64);
+        for epoch in 0..34 {
+            let (start, mut payload) = (encoder.state, Vec::new());
+            for _ in 0..6_000 {
+                stamp += 1;
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                let record = if epoch > 3 && random >> 63 != 0 && !live.is_empty() {
+                    let ptr = live.swap_remove((random >> 33) as usize % live.len());
+                    Record::Free { stamp, ptr, node: 0, api: ApiKind::Free }
+                } else {
+                    let ptr = (stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) & !15;
+                    let (size, node) = (random >> 50, stamp as u32 % 99);
+                    live.push(ptr);
+                    let api = ApiKind::Malloc;
+                    Record::Alloc { stamp, ptr, size, usable: None, node, api, pair: false }
+                };
+                payload.extend_from_slice(encoder.record(&record, &mut [0; MAX_RECORD]));
+            }
+            writer.events(&EventBlock { thread: 0, events: 6_000, start, payload: &payload }).unwrap();
+            writer.end_epoch().unwrap();
+            writer.flush().unwrap();
+        }
+        writer.finish(&End { how: EndedHow::Exit, ..End::default() }).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        let mut additions = Additions::at_least_apart(&trace, &Options::default(), 30_000).unwrap();
+        let mut whole = Replay::new(Options::default());
+        Feed::new(trace.steps()).go_on_watched(&mut whole, Until::End, 0, &mut additions).unwrap();
+        whole.finish();
+        additions.append(&trace, &whole, &whole.outcome(), None);
+        let trace = Trace::open(&path).unwrap();
+        let (mut large, mut differ) = (0, 0);
+        for entry in trace.entries_before(u64::MAX) {
+            let mut keyframe = trace.enter(&entry).unwrap().unwrap();
+            large += usize::from(keyframe.about() >= MANY);
+            differ += usize::from(entry.differs && keyframe.about() >= MANY);
+            let mut heap = Replay::resume(Options::default(), &mut keyframe).unwrap().unwrap();
+            Feed::new(trace.steps_from(entry.seqno)).go_on(&mut heap, Until::End, 0).unwrap();
+            heap.finish();
+            assert_eq!(heap.live_set(), whole.live_set(), "from {entry:?}");
+        }
+        assert!(large > differ && differ > 0, "{large} {differ}");
     }
 }
