@@ -12,7 +12,6 @@ pub mod query;
 mod redis;
 mod result;
 mod screens;
-mod screens;
 mod tools;
 mod workloads;
 
