@@ -15,7 +15,7 @@ use crate::totals::{SiteTotals, ThreadTotals, Totals};
 
 /// The version of the rules by which a replay counts. **Raise it whenever a replay
 /// counts anything differently, or an outcome is stored differently**: what a trace
-/// holds by another version is not used. (A test has the outcome of a stream that
+/// holds by another version is not used, totals at keyframes as well. (A test has the outcome of a stream that
 /// shows all rules, byte by byte.)
 pub const RULES: u32 = 2;
 
