@@ -170,7 +170,7 @@ impl Table {
     #[inline(always)]
     pub fn put_at(&mut self, key: &Key, fields: &Fields) -> Option<Block> {
         let addr = fields.addr;
-        let there = &self.young[young(addr)];
+        let there = &mut self.young[young(addr)];
         let taken = there.is_live();
         if there.addr() != addr {
             let slab = &mut self.slab;
@@ -178,28 +178,19 @@ impl Table {
             if let Some(found) = self.index.find(&key, |at| slab.get(at).addr() == addr) {
                 return Some(std::mem::replace(slab.get_mut(found.place), Block::live(fields)));
             }
-        }
-        let (there, slab) = (&mut self.young[young(addr)], &mut self.slab);
-        if taken && there.addr() == addr {
+        } else if taken {
             return Some(std::mem::replace(there, Block::live(fields)));
         }
         if taken {
-            let at = if self.vacant == NONE {
-                slab.extend()
-            } else {
-                let at = self.vacant;
-                self.vacant = slab.get(at).next_vacant();
-                // Its own next is asked for when its turn comes.
-                slab.prefetch(self.vacant);
-                at
-            };
+            let at = self.place();
+            let (there, slab) = (&self.young[young(addr)], &mut self.slab);
             slab.get_mut(at).assign(there);
             let key = self.index.key(Hash::new(there.addr()));
             self.index.insert(&key, at, |at| Hash::new(slab.get(at).addr()));
         } else {
             self.young_count += 1;
         }
-        there.set(fields);
+        self.young[young(addr)].set(fields);
         None
     }
 
@@ -218,6 +209,12 @@ impl Table {
                 self.prefetch_index(key);
             }
             for (key, fields) in keys.iter().zip(piece) {
+                let there = &mut self.young[young(fields.addr)];
+                if there.addr() == fields.addr {
+                    // A vacant place must not say any more that it is not in the index. No
+                    // address that differs in this bit has this place.
+                    there.lived_at(fields.addr ^ 16);
+                }
                 let at = self.place();
                 self.slab.get_mut(at).set(fields);
                 let slab = &self.slab;
@@ -234,6 +231,8 @@ impl Table {
         }
         let at = self.vacant;
         self.vacant = self.slab.get(at).next_vacant();
+        // Its own next is asked for when its turn comes.
+        self.slab.prefetch(self.vacant);
         at
     }
 
@@ -425,6 +424,9 @@ mod tests {
         let places = many.places();
         many.put_new(&fields.iter().step_by(50).copied().collect::<Vec<_>>());
         assert_eq!((all(&one), many.places()), (all(&many), places));
+        for fields in &fields {
+            assert_eq!(many.find(fields.addr).map(Block::seqno), Some(fields.seqno), "{:#x}", fields.addr);
+        }
     }
 
     #[test]
