@@ -39,6 +39,7 @@
 //! ```
 
 pub mod additions;
+mod ahead;
 mod block;
 mod contest;
 mod dense;

@@ -1,11 +1,10 @@
 //! Going on from a keyframe, and what a keyframe has to hold for that.
 
-use std::sync::mpsc;
-
 use highwater_trace::model::LiveBlock as Stored;
 use highwater_trace::{KeyframeReader, ThreadState, TraceError};
 
 use super::{Options, Replay, SEARCH_BUDGET};
+use crate::ahead::{has_processor, read_ahead};
 use crate::block::{Block, Fields, MAX_NS, MAX_SEQNO, MAX_SIZE};
 use crate::live::LiveBlock;
 use crate::outcome::{Outcome, SoFar};
@@ -109,33 +108,16 @@ impl Replay {
     /// Takes in all blocks of a keyframe. Where they are many, a thread of its own reads them.
     fn load(&mut self, keyframe: &mut KeyframeReader<'_>) -> Result<(), TraceError> {
         let mut restoring = Restoring::default();
-        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-        if keyframe.about() < MANY || alone {
+        if keyframe.about() < MANY || !has_processor() {
             while let Some(blocks) = keyframe.next_part()? {
                 self.restore(blocks, &mut restoring);
             }
             return Ok(());
         }
-        std::thread::scope(|scope| {
-            let (full, filled) = mpsc::sync_channel::<Vec<Stored>>(WAITING);
-            let (back, empty) = mpsc::channel::<Vec<Stored>>();
-            let reader = scope.spawn(move || {
-                loop {
-                    let mut blocks = empty.try_recv().unwrap_or_default();
-                    // Nobody waits for more where the other side has gone.
-                    if !keyframe.next_part_into(&mut blocks)? || full.send(blocks).is_err() {
-                        return Ok(());
-                    }
-                }
-            });
-            for blocks in filled {
-                self.restore(&blocks, &mut restoring);
-                let _ = back.send(blocks);
-            }
-            match reader.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+        let next = |blocks: &mut Vec<Stored>| keyframe.next_part_into(blocks);
+        read_ahead(WAITING, next, |blocks| {
+            self.restore(&blocks, &mut restoring);
+            blocks
         })
     }
 
