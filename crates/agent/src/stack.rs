@@ -56,7 +56,7 @@ unsafe fn walked(thread: &mut Thread, now: Registers, epoch: u32, known: Option<
                 )
             };
             // SAFETY: the caller's promise.
-            unsafe { memo.keep(thread.cache(), now, node, &thread.span) };
+            unsafe { memo.keep(thread.cache(), now, node, tally.fresh as usize, &thread.span) };
             thread.tally(tally);
             node
         }

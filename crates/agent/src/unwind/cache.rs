@@ -28,8 +28,8 @@ use core::mem::MaybeUninit;
 
 use highwater_event::node::{Node, NodeId, ROOT, Truncation};
 
-use super::rule::{BpAt, Kind, Rule};
-use super::walk::{End, MAX_FRAMES, Registers, Span, Step, Words, rule_of, step};
+use super::rule::Rule;
+use super::walk::{End, MAX_FRAMES, Registers, Span, Step, Word, Words, rule_of, step};
 use crate::intern;
 use crate::start::Shared;
 
@@ -117,16 +117,6 @@ pub struct Cache {
     epoch: u32,
     frames: [Frame; FRAMES],
     words: [Word; PAD + WORDS],
-}
-
-/// A word that a step read.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct Word {
-    /// Where it lies.
-    pub address: u64,
-    /// What it was.
-    pub value: u64,
 }
 
 impl Word {
@@ -332,8 +322,8 @@ impl Cache {
                 // return address: it gets one that no frame has.
                 (&raw mut (*place).at).write(if exact { Registers { pc: 0, ..now } } else { now });
                 (&raw mut (*place).rule).write(rule);
-                let words = &mut (*place).words;
-                words.reset();
+                let words = &raw mut (*place).words;
+                Words::reset(words);
                 step(&mut now, rule, span, words)
             };
             count += 1;
@@ -341,6 +331,9 @@ impl Cache {
                 Step::Caller => exact = false,
                 Step::Interrupted => exact = true,
                 Step::End(end) => {
+                    // Whatever the rule was, it loaded nothing.
+                    // SAFETY: as above.
+                    unsafe { (&raw mut (*place).rule).write(Rule::END) };
                     self.len = 0;
                     tally.full = true;
                     lasting = end != End::Cut(Truncation::BadStack);
@@ -382,6 +375,9 @@ impl Cache {
     /// Interns and keeps the fresh frames, outermost first. Nodes are made for
     /// the `limit` outermost frames only.
     ///
+    /// How many words are kept changes from frame to frame without a pattern, so two
+    /// are always written, and the next frame's begin where those that count end.
+    ///
     /// # Safety
     /// `count` entries of `scratch` are filled.
     #[inline(always)]
@@ -403,7 +399,8 @@ impl Cache {
         let mut i = count;
         while i > 0 {
             i -= 1;
-            // SAFETY: i < count; filled.
+            // SAFETY: i < count; filled, and where a step read fewer words, the others are
+            // what was there before: the scratch was zeroed when it was mapped.
             let fresh = unsafe { scratch.get_unchecked(i).assume_init_ref() };
             // Beyond the limit all inner frames are one marker.
             if depth < limit {
@@ -411,34 +408,32 @@ impl Cache {
             } else if depth == limit {
                 node = edges.child(shared, node, Node::marker(Truncation::DepthLimit));
             }
-            depth += 1;
-            if !fits {
-                continue;
-            }
-            let (live, kept) = needs(fresh.rule, outer_live);
-            // The saved rbp is the last word, if the step read one.
-            let keep = usize::from(fresh.words.count) - usize::from(fresh.words.last_is_bp && !kept);
-            // SAFETY: `fits`: three more words and one more frame a fresh frame.
-            unsafe {
-                for k in 0..keep {
-                    let address = *fresh.words.address.get_unchecked(k);
-                    let value = *fresh.words.value.get_unchecked(k);
-                    *self.words.get_unchecked_mut(PAD + words) = Word { address, value };
-                    words += 1;
+            if fits {
+                let live = fresh.rule.needs_bp(outer_live);
+                // The saved rbp, the last word, matters to the caller alone.
+                let drop = fresh.rule.loads_bp() & 1 & u64::from(!outer_live);
+                // SAFETY: `fits`: three more words and one more frame a fresh frame.
+                unsafe {
+                    let to = self.words.as_mut_ptr().add(PAD + words);
+                    let [first, second, third] = fresh.words.words;
+                    to.write(first);
+                    to.add(1).write(second);
+                    if fresh.words.count > 2 {
+                        to.add(2).write(third);
+                    }
+                    words += fresh.words.count - drop as usize;
+                    self.frames.as_mut_ptr().add(depth).write(Frame {
+                        pc: fresh.at.pc,
+                        sp: fresh.at.sp,
+                        bp: fresh.at.bp,
+                        outer: Outer::new(node, words, live),
+                    });
                 }
-                *self.frames.get_unchecked_mut(self.len) = Frame {
-                    pc: fresh.at.pc,
-                    sp: fresh.at.sp,
-                    bp: fresh.at.bp,
-                    outer: Outer::new(node, words, live),
-                };
+                outer_live = live;
             }
-            self.len += 1;
-            outer_live = live;
+            depth += 1;
         }
-        if !fits {
-            self.len = 0;
-        }
+        self.len = if fits { depth } else { 0 };
         node
     }
 }
@@ -474,23 +469,5 @@ impl Edges {
         let node = intern::intern(shared, parent, packed);
         *edge = Edge { packed, parent, node };
         node
-    }
-}
-
-/// Does a walk from a frame with this rule depend on rbp, and does it on the
-/// rbp that the frame has saved? `outer` says whether the caller's walk does.
-fn needs(rule: Rule, outer: bool) -> (bool, bool) {
-    let kind = rule.kind();
-    if kind == Kind::Signal as u64 {
-        return (false, outer);
-    }
-    if kind == Kind::End as u64 || kind == Kind::Bad as u64 {
-        return (false, false);
-    }
-    let for_cfa = kind == Kind::CfaBp as u64 || kind == Kind::CfaDerefBp as u64;
-    if rule.bp() == BpAt::Same as u64 {
-        (for_cfa || outer, false)
-    } else {
-        (for_cfa || (outer && rule.bp() == BpAt::Bp as u64), outer)
     }
 }

@@ -17,6 +17,13 @@
 //! goes into the hash of all stacks that come this way. A branch is a hint; a wrong
 //! one costs a walk.
 //!
+//! **Joins that are gone.** Programs work in turns: a statement is parsed, then run,
+//! then the next one parsed. The cache has the stack of the other turn then, and the
+//! join is not in it; but where the walk would go on from there may be in an entry, too.
+//! So a join is looked up like a stack: if its entry's words are what they were, and its
+//! node is the one that lay outward of the first leaf, then the first entry's node is
+//! the answer as soon as the second one's join, or a third one's, is in the cache.
+//!
 //! **What is kept.** A stack that is met for the second time lately: where every stack
 //! is new, nothing is written.
 //!
@@ -25,8 +32,8 @@
 
 use highwater_event::node::NodeId;
 
-use super::cache::{Cache, Outer, Word};
-use super::walk::{Registers, Span, read};
+use super::cache::{Cache, Frame, Outer};
+use super::walk::{Registers, Span, Word, read};
 
 /// Words of a leaf.
 const LEAF: usize = 8;
@@ -37,6 +44,8 @@ const FIRST_ENTRIES: u32 = 64;
 const BRANCHES: usize = 512;
 /// Branches that one look-up follows at the most.
 const LEVELS: usize = 3;
+/// Entries that one look-up follows at the most, from join to join.
+const HOPS: usize = 4;
 /// Nodes that are remembered as met once.
 const ONCE: usize = 1024;
 
@@ -139,6 +148,17 @@ impl Memo {
         (hash >> 48) as usize & self.mask as usize
     }
 
+    /// The entry in the place of the stack that starts at `now`, if it starts there, too.
+    ///
+    /// # Safety
+    /// As [`Memo::node`]. Words are known to be there up to `above` above the return slot.
+    #[inline(always)]
+    unsafe fn entry(&self, now: Registers, above: u64) -> Option<&Entry> {
+        // SAFETY: the caller's promise; the mask is below ENTRIES.
+        let entry = unsafe { self.entries.get_unchecked(self.index(self.hash(now, above))) };
+        (entry.pc == now.pc && entry.slot == now.sp - 8).then_some(entry)
+    }
+
     /// The node of the stack that starts at `now`, if it is known and unchanged.
     ///
     /// # Safety
@@ -148,61 +168,132 @@ impl Memo {
     pub unsafe fn node(&self, cache: &Cache, now: Registers, span: &Span, epoch: u32) -> Option<NodeId> {
         let slot = now.sp - 8;
         let above = span.above(slot)?;
-        // SAFETY: the caller's promise; the mask is below ENTRIES.
-        let entry = unsafe { self.entries.get_unchecked(self.index(self.hash(now, above))) };
-        if entry.pc != now.pc || entry.slot != slot {
-            return None;
-        }
-        let join = cache.frame(entry.join(), epoch)?;
-        // The leaf's words lie between the slot and the join's stack pointer.
-        let height = 8 * u64::from(entry.join_sp);
-        if height - 8 > above {
-            return None;
-        }
-        let bp_mask = i64::from(entry.join >> 15) as u64;
-        let mut differs = (entry.bp ^ now.bp) & bp_mask
-            | (join.bp ^ entry.join_bp) & entry.outer.bp_mask()
-            | join.outer.differs(entry.outer)
-            | join.sp ^ (slot + height)
-            | join.pc ^ entry.values[LEAF - 1];
-        for i in 0..LEAF {
-            // SAFETY: no farther above the slot than is known: [`Entry::new`] takes no
-            // others.
-            differs |= unsafe { read(slot + 8 * u64::from(entry.offsets[i])) } ^ entry.values[i];
-        }
         // SAFETY: the caller's promise.
-        if differs == 0 && unsafe { cache.verify(join.outer.words(), slot, above, span) } == 0 {
-            return Some(entry.node);
+        let entry = unsafe { self.entry(now, above) }?;
+        // The leaf's words lie between the slot and the join's stack pointer.
+        if entry.height() - 8 > above {
+            return None;
+        }
+        // SAFETY: just seen.
+        let differs = unsafe { entry.leaf_differs(now) };
+        let join = cache.frame(entry.join(), epoch);
+        match join {
+            // SAFETY: the caller's promise.
+            Some(join) if differs | entry.join_differs(join) == 0 => unsafe {
+                (cache.verify(join.outer.words(), slot, above, span) == 0).then_some(entry.node)
+            },
+            // SAFETY: the caller's promise.
+            _ if differs == 0 => unsafe { self.behind(entry, cache, above, span, epoch) },
+            _ => None,
+        }
+    }
+
+    /// The node of `entry`, whose leaf is as it was, but whose join the cache does not
+    /// have: follows the joins' own entries.
+    ///
+    /// # Safety
+    /// As [`Memo::node`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn behind(
+        &self,
+        entry: &Entry,
+        cache: &Cache,
+        mut above: u64,
+        span: &Span,
+        epoch: u32,
+    ) -> Option<NodeId> {
+        let answer = entry.node;
+        let mut at = entry;
+        for _ in 1..HOPS {
+            let now = at.joined();
+            above -= at.height() - 8;
+            // SAFETY: the join's return slot is the leaf's outermost word, or below it:
+            // no farther above than is known.
+            let next = unsafe { self.entry(now, above) }?;
+            // With the same node, and the same need of rbp, it is the stack that the
+            // entry before was made in.
+            if next.node != at.outer.node()
+                || next.live_bp() != at.outer.live_bp()
+                || next.height() - 8 > above
+                // SAFETY: just seen.
+                || unsafe { next.leaf_differs(now) } != 0
+            {
+                return None;
+            }
+            if let Some(join) = cache.frame(next.join(), epoch)
+                && next.join_differs(join) == 0
+            {
+                // SAFETY: the caller's promise.
+                let bad = unsafe { cache.verify(join.outer.words(), now.sp - 8, above, span) };
+                return (bad == 0).then_some(answer);
+            }
+            at = next;
         }
         None
     }
 
+    /// Is the join of the entry of `now` in the cache, and the same?
+    ///
+    /// # Safety
+    /// As [`Memo::node`].
+    #[cfg(test)]
+    pub unsafe fn joins(&self, cache: &Cache, now: Registers, span: &Span, epoch: u32) -> Option<bool> {
+        // SAFETY: the caller's promise.
+        let entry = unsafe { self.entry(now, span.above(now.sp - 8)?) }?;
+        Some(cache.frame(entry.join(), epoch).is_some_and(|join| entry.join_differs(join) == 0))
+    }
+
     /// Keeps the stack that the cache has just taken in, which starts at `now`, if
-    /// it was met before.
+    /// it was met before. The innermost `fresh` frames of it were walked.
     ///
     /// # Safety
     /// As [`Memo::node`].
     #[inline(always)]
-    pub unsafe fn keep(&mut self, cache: &Cache, now: Registers, node: NodeId, span: &Span) {
+    pub unsafe fn keep(&mut self, cache: &Cache, now: Registers, node: NodeId, fresh: usize, span: &Span) {
         let once = &mut self.once[node as usize % ONCE];
         if *once != node {
             *once = node;
             return;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.put(cache, now, span) }
+        unsafe { self.put(cache, now, fresh, span) }
     }
 
     #[inline(never)]
-    unsafe fn put(&mut self, cache: &Cache, now: Registers, span: &Span) {
-        let Some(above) = span.above(now.sp - 8) else { return };
-        let Some(entry) = Entry::new(cache, now) else { return };
+    unsafe fn put(&mut self, cache: &Cache, now: Registers, fresh: usize, span: &Span) {
+        let Some(mut index) = cache.depth().checked_sub(1) else { return };
+        if cache.frame_at(index).is_none_or(|frame| frame.pc != now.pc || frame.sp != now.sp) {
+            return;
+        }
+        // Entries from join to join, up to a frame that the stack before had, too.
+        let known = cache.depth().saturating_sub(fresh);
+        let mut start = now;
+        for _ in 0..HOPS {
+            let Some(entry) = Entry::new(cache, index, start) else { return };
+            let join = entry.join();
+            // SAFETY: the caller's promise, of a caller farther out.
+            unsafe { self.put_one(cache, index, entry, span) };
+            start = entry.joined();
+            if join == index || join < known || !entry.joins_at_its_slot() {
+                return;
+            }
+            index = join;
+        }
+    }
+
+    /// Puts the entry of the cache's frame `index` into the table.
+    ///
+    /// # Safety
+    /// As [`Memo::node`].
+    unsafe fn put_one(&mut self, cache: &Cache, index: usize, entry: Entry, span: &Span) {
+        let Some(above) = span.above(entry.slot) else { return };
         self.grow();
         // SAFETY: the caller's promise.
-        let mut hash = unsafe { self.hash(now, above) };
+        let mut hash = unsafe { self.hash(entry.start(), above) };
         let old = self.entries[self.index(hash)];
         let parting = if old.pc == entry.pc && old.slot == entry.slot {
-            entry.parting(cache, &old)
+            entry.parting(cache, index, &old)
         } else if old.pc != 0 {
             // Another stack's place: the return slot's own word leads to a second
             // one, which is taken if it is free.
@@ -232,14 +323,70 @@ impl Memo {
 }
 
 impl Entry {
-    /// The stack that the cache holds, which starts at `now`. The leaf is as long as
-    /// it may be: the farther out the join lies, the longer it stays where it is.
-    fn new(cache: &Cache, now: Registers) -> Option<Entry> {
-        let top = cache.depth().checked_sub(1)?;
-        let frame = cache.frame_at(top)?;
-        if frame.pc != now.pc || frame.sp != now.sp {
-            return None;
+    /// Where it starts.
+    #[inline(always)]
+    fn start(&self) -> Registers {
+        Registers { pc: self.pc, sp: self.slot + 8, bp: self.bp }
+    }
+
+    /// Where its leaf led to.
+    #[inline(always)]
+    fn joined(&self) -> Registers {
+        Registers { pc: self.values[LEAF - 1], sp: self.slot + self.height(), bp: self.join_bp }
+    }
+
+    /// From the return slot to the join's stack pointer, bytes; at least 8.
+    #[inline(always)]
+    fn height(&self) -> u64 {
+        8 * u64::from(self.join_sp)
+    }
+
+    /// The join's place in the cache.
+    #[inline(always)]
+    fn join(&self) -> usize {
+        (self.join & !LIVE_BP) as usize
+    }
+
+    /// Does the walk from its start depend on rbp?
+    #[inline(always)]
+    fn live_bp(&self) -> bool {
+        self.join < 0
+    }
+
+    /// 0 if the walk from `now`, which has this start's pc and sp, comes to the join.
+    ///
+    /// # Safety
+    /// Words are known to be there below the join's stack pointer.
+    #[inline(always)]
+    unsafe fn leaf_differs(&self, now: Registers) -> u64 {
+        let bp_mask = i64::from(self.join >> 15) as u64;
+        let mut differs = (self.bp ^ now.bp) & bp_mask;
+        for i in 0..LEAF {
+            // SAFETY: the caller's promise: [`Entry::new`] takes no words from elsewhere.
+            differs |= unsafe { read(self.slot + 8 * u64::from(self.offsets[i])) } ^ self.values[i];
         }
+        differs
+    }
+
+    /// 0 if this frame of the cache is the join.
+    #[inline(always)]
+    fn join_differs(&self, join: &Frame) -> u64 {
+        (join.bp ^ self.join_bp) & self.outer.bp_mask()
+            | join.outer.differs(self.outer)
+            | join.sp ^ (self.slot + self.height())
+            | join.pc ^ self.values[LEAF - 1]
+    }
+
+    /// Does the join's return address lie right below its stack pointer, as that of a
+    /// caller of an entry point does?
+    fn joins_at_its_slot(&self) -> bool {
+        self.offsets[LEAF - 1] + 1 == self.join_sp
+    }
+
+    /// The stack from the cache's frame `top` outward, which starts at `now`. The leaf is as long as
+    /// it may be: the farther out the join lies, the longer it stays where it is.
+    fn new(cache: &Cache, top: usize, now: Registers) -> Option<Entry> {
+        let frame = cache.frame_at(top)?;
         let slot = now.sp - 8;
         let mut entry = Entry {
             pc: now.pc,
@@ -269,16 +416,11 @@ impl Entry {
         Some(entry)
     }
 
-    /// The join's place in the cache.
-    fn join(&self) -> usize {
-        (self.join & !LIVE_BP) as usize
-    }
-
-    /// Where this stack, which the cache holds, parts from an older one with the same
-    /// innermost frame: the offset of the first word, in the order of the walk, that
+    /// Where this stack, which the cache holds from its frame `top` outward, parts from an
+    /// older one with the same innermost frame: the offset of the first word, in the order of the walk, that
     /// is another one, and what it is here.
-    fn parting(&self, cache: &Cache, old: &Entry) -> Option<(u16, u64)> {
-        let mut index = cache.depth();
+    fn parting(&self, cache: &Cache, top: usize, old: &Entry) -> Option<(u16, u64)> {
+        let mut index = top + 1;
         while index > self.join() + 1 {
             index -= 1;
             for &Word { address, value } in cache.words(index) {

@@ -85,8 +85,8 @@ impl Rule {
     /// The outermost frame.
     pub const END: Rule = Rule(Kind::End as u64);
 
-    /// The kernel's signal trampoline.
-    pub const SIGNAL: Rule = Rule(Kind::Signal as u64);
+    /// The kernel's signal trampoline. It has rbp saved, too.
+    pub const SIGNAL: Rule = Rule(Kind::Signal as u64 | (BpAt::Cfa as u64) << 4);
 
     /// How the cfa is found.
     #[inline(always)]
@@ -98,6 +98,34 @@ impl Rule {
     #[inline(always)]
     pub fn bp(self) -> u64 {
         self.0 >> 4 & 3
+    }
+
+    /// Of the kinds `CfaSp` and `CfaBp`: all ones if the cfa counts from rbp, else none.
+    #[inline(always)]
+    pub fn from_bp(self) -> u64 {
+        (self.0 & 1).wrapping_sub(1)
+    }
+
+    /// All ones if the step loads rbp from memory, else none.
+    #[inline(always)]
+    pub fn loads_bp(self) -> u64 {
+        u64::from(self.bp() == BpAt::Same as u64).wrapping_sub(1)
+    }
+
+    /// Of a step that loads rbp: all ones if its place counts from rbp, else none.
+    #[inline(always)]
+    pub fn bp_from_bp(self) -> u64 {
+        0u64.wrapping_sub(self.0 >> 5 & 1)
+    }
+
+    /// Does the walk outward of a frame with this rule depend on the frame's rbp?
+    /// `outer` says whether the caller's walk depends on the caller's.
+    #[inline(always)]
+    pub fn needs_bp(self, outer: bool) -> bool {
+        const FOR_CFA: u64 = 1 << Kind::CfaBp as u64 | 1 << Kind::CfaDerefBp as u64;
+        // Only a place that counts from the cfa makes the caller's rbp another matter.
+        let hands_on = self.0 >> 4 & 1 == 0;
+        (FOR_CFA >> self.kind() & 1 != 0) | (outer & hands_on)
     }
 
     /// Bytes from cfa to the return address.

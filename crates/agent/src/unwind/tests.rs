@@ -6,6 +6,7 @@
 //! else that of [`Cache::walk`], must be what [`walk::walk`] finds in that very memory.
 
 use std::alloc::{Layout, alloc_zeroed};
+use std::sync::OnceLock;
 use std::vec::Vec;
 
 use highwater_event::layout::Header;
@@ -83,8 +84,22 @@ fn zeroed<T>() -> *mut T {
     unsafe { alloc_zeroed(Layout::new::<T>()).cast() }
 }
 
-/// Shared memory with nothing but nodes.
+/// Shared memory with nothing but nodes, one of all tests as of a process, and the rules
+/// of the made-up functions.
 fn shared() -> &'static Shared {
+    // An address: what lies there is for all threads.
+    static SHARED: OnceLock<usize> = OnceLock::new();
+    // SAFETY: made once, and there for ever.
+    unsafe { &*(*SHARED.get_or_init(|| std::ptr::from_ref(prepare()) as usize) as *const Shared) }
+}
+
+fn prepare() -> &'static Shared {
+    for bit in [0, EXACT] {
+        for (function, which) in (0..FUNCTIONS).flat_map(|function| [(function, 0), (function, 1)]) {
+            assert!(table::insert(Node::pack(site(function, which) | bit, MODULE), rule(function)));
+        }
+        assert!(table::insert(Node::pack(TRAMPOLINE | bit, MODULE), Rule::SIGNAL));
+    }
     assert!(intern::prepare(NODES));
     let size = size_of::<Header>() + NODES as usize * size_of::<Node>();
     // SAFETY: zeroed and aligned like a page; a header of zeros is one.
@@ -95,6 +110,14 @@ fn shared() -> &'static Shared {
         (*header).nodes_cap = NODES;
         (*header).agent.node_count.store(intern::FIRST_NODE, core::sync::atomic::Ordering::Relaxed);
         &*memory.cast()
+    }
+}
+
+/// What a thread has for its walks.
+fn state() -> (&'static mut Memo, &'static mut Cache, &'static mut Edges, &'static mut Scratch) {
+    // SAFETY: all of these are plain numbers, for which zero is a value.
+    unsafe {
+        (&mut *zeroed::<Memo>(), &mut *zeroed::<Cache>(), &mut *zeroed::<Edges>(), &mut *zeroed::<Scratch>())
     }
 }
 
@@ -273,23 +296,10 @@ fn plain(shared: &Shared, now: Registers, limit: usize, frames: &mut [u64]) -> N
 
 #[test]
 fn memo_and_cache_say_what_a_plain_walk_says() {
-    for function in 0..FUNCTIONS {
-        for which in 0..2 {
-            for bit in [0, EXACT] {
-                assert!(table::insert(Node::pack(site(function, which) | bit, MODULE), rule(function)));
-            }
-        }
-    }
-    for bit in [0, EXACT] {
-        assert!(table::insert(Node::pack(TRAMPOLINE | bit, MODULE), Rule::SIGNAL));
-    }
     let shared = shared();
-    // SAFETY: all of these are plain numbers, for which zero is a value.
-    let (memo, cache, edges, scratch) = unsafe {
-        (&mut *zeroed::<Memo>(), &mut *zeroed::<Cache>(), &mut *zeroed::<Edges>(), &mut *zeroed::<Scratch>())
-    };
+    let (memo, cache, edges, scratch) = state();
     let mut frames = vec![0; walk::MAX_FRAMES];
-    let (mut known, mut walked, mut whole) = (0u32, 0u32, 0u32);
+    let (mut known, mut behind, mut walked, mut whole) = (0u32, 0u32, 0u32, 0u32);
     for (seed, limit) in [(1, usize::MAX), (2, usize::MAX), (3, 5)] {
         // Nodes depend on the limit: a process has one.
         cache.clear();
@@ -310,6 +320,8 @@ fn memo_and_cache_say_what_a_plain_walk_says() {
             if let Some(node) = seen {
                 assert_eq!(node, right, "the memo, in state {:x?}", program.frames);
                 known += 1;
+                // SAFETY: as in `plain`.
+                behind += u32::from(unsafe { memo.joins(cache, now, &span, epoch) } == Some(false));
                 continue;
             }
             if !cache.is_of(epoch) {
@@ -324,14 +336,67 @@ fn memo_and_cache_say_what_a_plain_walk_says() {
             walked += 1;
             whole += u32::from(tally.full);
             // SAFETY: as in `plain`.
-            unsafe { memo.keep(cache, now, node, &span) };
+            unsafe { memo.keep(cache, now, node, tally.fresh as usize, &span) };
         }
     }
     // The stacks must come again, and change, or nothing was tried.
     assert!(
-        known > 40_000 && walked > 20_000 && whole < walked,
-        "{known} known, {walked} walked, {whole} whole"
+        known > 40_000 && behind > 1_000 && walked > 20_000 && whole < walked,
+        "{known} known, {behind} of them from join to join, {walked} walked, {whole} whole"
     );
+}
+
+/// A database parses a statement, runs it and parses the next: the stack that the cache
+/// has is always the other turn's. Each event was a walk of a dozen frames.
+#[test]
+fn stacks_of_turns_are_known_though_the_cache_has_the_other_one() {
+    let shared = shared();
+    let (memo, cache, edges, scratch) = state();
+    cache.clear();
+    memo.clear();
+    let mut program = Program::new(7);
+    program.call(1, 0);
+    program.call(4, 0);
+    let base = (program.memory.clone(), program.frames.clone());
+    let turns = [[8, 3, 5, 9], [2, 16, 12, 1], [17, 10, 4, 11]].map(|functions| {
+        program.memory.copy_from_slice(&base.0);
+        program.frames.clone_from(&base.1);
+        for which in 0..14 {
+            program.call(functions[which % 4], which as u64 % 2);
+        }
+        (program.memory.clone(), program.frames.clone())
+    });
+    let mut span = Span::default();
+    let mut frames = vec![0; walk::MAX_FRAMES];
+    let mut walks_of_a_round = [0; 8];
+    for walks in &mut walks_of_a_round {
+        for (memory, callers) in &turns {
+            for function in [0, 8, 16] {
+                program.memory.copy_from_slice(memory);
+                program.frames.clone_from(callers);
+                program.call(function, 1);
+                let now = program.now();
+                program.put(now.sp - 8, now.pc);
+                assert!(span.covers(now.sp - 8));
+                // SAFETY: the stack is memory of ours, and the kernel is asked before it is read.
+                let known = unsafe { memo.node(cache, now, &span, 1) };
+                let node = known.unwrap_or_else(|| {
+                    *walks += 1;
+                    let mut tally = Tally::default();
+                    // SAFETY: as above.
+                    unsafe {
+                        let limit = usize::MAX;
+                        let node = cache.walk(shared, now, &mut span, scratch, edges, limit, 1, &mut tally);
+                        memo.keep(cache, now, node, tally.fresh as usize, &span);
+                        node
+                    }
+                });
+                assert_eq!(node, plain(shared, now, usize::MAX, &mut frames));
+            }
+        }
+    }
+    assert_eq!(walks_of_a_round[0], 9, "nothing is known yet: {walks_of_a_round:?}");
+    assert_eq!(walks_of_a_round[5..], [0; 3], "{walks_of_a_round:?}");
 }
 
 /// A saved rbp of 0 and a rule that looks eight bytes below it: the sum that should

@@ -7,7 +7,7 @@
 use highwater_event::layout::Counter;
 use highwater_event::node::{Node, Truncation};
 
-use super::rule::{BpAt, Kind};
+use super::rule::Kind;
 use super::{rule::Rule, table};
 use crate::arch::{SIGNAL_RBP, SIGNAL_RIP, SIGNAL_RSP};
 use crate::{modules, start, sys};
@@ -153,35 +153,48 @@ fn resolve(pc: u64, exact: bool) -> (u64, Rule) {
     (key, rule)
 }
 
+/// A word that a step read.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Word {
+    /// Where it lies.
+    pub address: u64,
+    /// What it was.
+    pub value: u64,
+}
+
 /// The words that one step read, in the order of the walk; a saved rbp last.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Words {
-    /// Where.
-    pub address: [u64; 3],
-    /// What.
-    pub value: [u64; 3],
+    /// The words; those beyond `count` mean nothing.
+    pub words: [Word; 3],
     /// How many.
-    pub count: u8,
-    /// Is the last of them a saved rbp?
-    pub last_is_bp: bool,
+    pub count: usize,
 }
 
 impl Words {
-    /// None read yet.
+    /// Memory of words that mean nothing yet.
+    ///
+    /// # Safety
+    /// `place` is for us alone to write.
     #[inline(always)]
-    pub fn reset(&mut self) {
-        self.count = 0;
-        self.last_is_bp = false;
+    pub unsafe fn reset(place: *mut Words) {
+        // SAFETY: the caller's promise.
+        unsafe { (&raw mut (*place).count).write(0) };
     }
 
+    /// One more word.
+    ///
+    /// # Safety
+    /// `place` is for us alone to write, and has been reset.
     #[inline(always)]
-    fn push(&mut self, address: u64, value: u64) {
-        let at = usize::from(self.count);
-        if let (Some(a), Some(v)) = (self.address.get_mut(at), self.value.get_mut(at)) {
-            *a = address;
-            *v = value;
-            self.count += 1;
+    unsafe fn push(place: *mut Words, address: u64, value: u64) {
+        // SAFETY: the caller's promise; a step reads three words at most.
+        unsafe {
+            let count = (*place).count;
+            (&raw mut (*place).words).cast::<Word>().add(count).write(Word { address, value });
+            (&raw mut (*place).count).write(count + 1);
         }
     }
 }
@@ -261,62 +274,64 @@ pub enum Step {
 
 /// Applies one rule, and notes the words it reads.
 ///
+/// Nearly every frame has one of the two kinds that need no memory for the cfa. Which
+/// of them, and whether rbp is loaded, changes from frame to frame without a pattern:
+/// the choices are made by masks, not by branches that would be guessed wrong. A step
+/// that loads no rbp reads the return address twice.
+///
 /// # Safety
-/// As [`walk`].
+/// As [`walk`]; `words` is for us alone to write, and has been reset.
 #[inline(always)]
-pub unsafe fn step(now: &mut Registers, rule: Rule, span: &mut Span, words: &mut Words) -> Step {
-    const CFA_SP: u64 = Kind::CfaSp as u64;
-    const CFA_BP: u64 = Kind::CfaBp as u64;
-    // Nearly every frame: the two kinds that need no memory for the cfa.
-    let kind = rule.kind();
-    if kind > CFA_BP {
+pub unsafe fn step(now: &mut Registers, rule: Rule, span: &mut Span, words: *mut Words) -> Step {
+    if rule.kind() > Kind::CfaBp as u64 {
         // SAFETY: the caller's promise.
         return unsafe { step_odd(now, rule, span, words) };
     }
-    let base = if kind == CFA_SP { now.sp } else { now.bp };
-    let cfa = base.wrapping_add(rule.cfa_offset() as u64);
+    let cfa = select(rule.from_bp(), now.bp, now.sp).wrapping_add(rule.cfa_offset() as u64);
     // SAFETY: the caller's promise.
     unsafe { to_caller(now, rule, cfa, span, words) }
+}
+
+/// `yes` where the mask has ones, `no` elsewhere.
+#[inline(always)]
+fn select(mask: u64, yes: u64, no: u64) -> u64 {
+    no ^ ((no ^ yes) & mask)
 }
 
 /// The caller's state from the cfa.
 ///
 /// # Safety
-/// As [`walk`].
+/// As [`step`].
 #[inline(always)]
-unsafe fn to_caller(now: &mut Registers, rule: Rule, cfa: u64, span: &mut Span, words: &mut Words) -> Step {
-    let bad_stack = Step::End(End::Cut(Truncation::BadStack));
+unsafe fn to_caller(now: &mut Registers, rule: Rule, cfa: u64, span: &mut Span, words: *mut Words) -> Step {
     let ra_at = cfa.wrapping_add(rule.ra_offset() as u64);
+    let base = select(rule.bp_from_bp(), now.bp, cfa);
+    let bp_at = select(rule.loads_bp(), base.wrapping_add(rule.bp_offset() as u64), ra_at);
     // The caller's frame lies above: otherwise a walk could go in circles.
-    if cfa <= now.sp || !span.covers(ra_at) {
-        return bad_stack;
+    if cfa <= now.sp || !span.covers(ra_at) || !span.covers(bp_at) {
+        return Step::End(End::Cut(Truncation::BadStack));
     }
-    // SAFETY: covered.
-    let pc = unsafe { read(ra_at) };
-    words.push(ra_at, pc);
-    if rule.bp() != BpAt::Same as u64 {
-        let base = if rule.bp() == BpAt::Cfa as u64 { cfa } else { now.bp };
-        let at = base.wrapping_add(rule.bp_offset() as u64);
-        if !span.covers(at) {
-            return bad_stack;
-        }
-        // SAFETY: covered.
-        now.bp = unsafe { read(at) };
-        words.push(at, now.bp);
-        words.last_is_bp = true;
+    // SAFETY: both are covered; the caller's promise of `words`: a step reads three at
+    // the most, and of those one lies before these.
+    unsafe {
+        let (pc, bp) = (read(ra_at), read(bp_at));
+        let count = (*words).count;
+        let place = (&raw mut (*words).words).cast::<Word>().add(count);
+        place.write(Word { address: ra_at, value: pc });
+        place.add(1).write(Word { address: bp_at, value: bp });
+        (&raw mut (*words).count).write(count + 1 + (rule.loads_bp() & 1) as usize);
+        *now = Registers { pc, sp: cfa, bp: select(rule.loads_bp(), bp, now.bp) };
     }
-    now.sp = cfa;
-    now.pc = pc;
     Step::Caller
 }
 
 /// The rarer kinds of rule.
 ///
 /// # Safety
-/// As [`walk`].
+/// As [`step`].
 #[cold]
 #[inline(never)]
-unsafe fn step_odd(now: &mut Registers, rule: Rule, span: &mut Span, words: &mut Words) -> Step {
+unsafe fn step_odd(now: &mut Registers, rule: Rule, span: &mut Span, words: *mut Words) -> Step {
     const CFA_DEREF: u64 = Kind::CfaDerefBp as u64;
     const CFA_PLT: u64 = Kind::CfaPlt as u64;
     const SIGNAL: u64 = Kind::Signal as u64;
@@ -328,10 +343,12 @@ unsafe fn step_odd(now: &mut Registers, rule: Rule, span: &mut Span, words: &mut
             if !span.covers(at) {
                 return bad_stack;
             }
-            // SAFETY: covered.
-            let cfa = unsafe { read(at) };
-            words.push(at, cfa);
-            cfa
+            // SAFETY: covered; the caller's promise.
+            unsafe {
+                let cfa = read(at);
+                Words::push(words, at, cfa);
+                cfa
+            }
         }
         CFA_PLT => now.sp + if now.pc & 15 >= 11 { 16 } else { 8 },
         SIGNAL => {
@@ -341,18 +358,17 @@ unsafe fn step_odd(now: &mut Registers, rule: Rule, span: &mut Span, words: &mut
                     return bad_stack;
                 }
             }
-            // SAFETY: all three are covered.
+            // SAFETY: all three are covered; the caller's promise.
             unsafe {
                 *now = Registers {
                     bp: read(at + SIGNAL_RBP),
                     sp: read(at + SIGNAL_RSP),
                     pc: read(at + SIGNAL_RIP),
                 };
+                Words::push(words, at + SIGNAL_RIP, now.pc);
+                Words::push(words, at + SIGNAL_RSP, now.sp);
+                Words::push(words, at + SIGNAL_RBP, now.bp);
             }
-            words.push(at + SIGNAL_RIP, now.pc);
-            words.push(at + SIGNAL_RSP, now.sp);
-            words.push(at + SIGNAL_RBP, now.bp);
-            words.last_is_bp = true;
             return Step::Interrupted;
         }
         END => return Step::End(End::Complete),
