@@ -5,9 +5,10 @@
 //! where that shows an error, the address is noted here with all that is needed
 //! to decide anew when the epoch is over and everything is known.
 
+use highwater_trace::Brief;
 use highwater_trace::model::Event;
 
-use crate::block::Fields;
+use crate::block::{Fields, family};
 use crate::freed::{Free, Freed};
 use crate::order::{Item, Kind};
 
@@ -24,24 +25,36 @@ const THREADS: u32 = 1 << (ADDR_SHIFT - THREAD_SHIFT);
 #[derive(Default)]
 pub struct Log(Vec<u64>);
 
+#[inline(always)]
+fn entry(addr: u64, thread: u32, family: u8, kind: Kind) -> u64 {
+    addr << ADDR_SHIFT
+        | u64::from(thread % THREADS) << THREAD_SHIFT
+        | u64::from(family & 15) << FAMILY_SHIFT
+        | kind as u64
+}
+
 impl Log {
     /// Adds an event; returns its number in the epoch.
-    #[inline]
     pub fn push(&mut self, addr: u64, thread: u32, family: u8, kind: Kind) -> u32 {
-        let at = self.0.len() as u32;
-        self.0.push(
-            addr << ADDR_SHIFT
-                | u64::from(thread % THREADS) << THREAD_SHIFT
-                | u64::from(family & 15) << FAMILY_SHIFT
-                | kind as u64,
-        );
+        let at = self.next();
+        self.0.push(entry(addr, thread, family, kind));
         at
     }
 
-    /// Is the epoch as long as it may become?
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.0.len() >= LONGEST_EPOCH
+    /// Adds plain events of a thread; returns the number of the first.
+    #[inline(always)]
+    pub fn extend(&mut self, events: &[Brief], thread: u32, is_free: impl Fn(&Brief) -> bool) -> u32 {
+        let at = self.next();
+        self.0.extend(events.iter().map(|event| {
+            let kind = if is_free(event) { Kind::Free } else { Kind::Alloc };
+            entry(event.addr, thread, family(event.api as u8), kind)
+        }));
+        at
+    }
+
+    /// How many more events the epoch may have.
+    pub fn room(&self) -> usize {
+        LONGEST_EPOCH.saturating_sub(self.0.len())
     }
 
     /// The number of the event that comes next.
@@ -50,7 +63,6 @@ impl Log {
     }
 
     /// Has nothing happened in the epoch?
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -31,13 +31,9 @@ use crate::totals::Totals;
 /// Follows the live size.
 #[derive(Clone, Debug)]
 pub struct Peak {
-    /// Live requested bytes.
-    pub live_bytes: u64,
-    /// Live blocks.
-    pub live_blocks: u64,
-    /// Greatest live size so far, bytes.
-    pub bytes: u64,
-    /// Blocks alive then.
+    /// What is alive now, and what the present thread's events change.
+    pub(crate) level: Level,
+    /// Blocks alive at the greatest live size so far.
     pub blocks: u64,
     /// First instant of it, ns.
     pub ns: u64,
@@ -46,22 +42,12 @@ pub struct Peak {
     /// How often a new peak was reached; names the peak for the sites.
     pub epoch: u64,
 
-    /// Greatest live size in the epoch, as replayed.
-    greatest: u64,
     /// The latest group of each thread but the present one.
     groups: Vec<Group>,
-    /// The thread that acted last, and its latest group.
+    /// The thread that acted last.
     present: u32,
-    group: Group,
-    /// Threads that acted in it.
+    /// Threads that acted in the epoch.
     acting: Vec<u32>,
-    /// By how much the true live size may exceed the replayed one now, and fall
-    /// short of it, because of all threads but the present one.
-    above: i64,
-    below: i64,
-    /// Bounds of the epoch's maximum.
-    epoch_upper: u64,
-    epoch_lower: u64,
     slack: u64,
     upper: u64,
     lower: u64,
@@ -69,19 +55,108 @@ pub struct Peak {
     known: Option<u64>,
 }
 
+/// What each event of the thread that acts looks at: a copy of it may stand in the
+/// processor's registers as long as no other thread acts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Level {
+    /// Live requested bytes.
+    pub live_bytes: u64,
+    /// Live blocks.
+    pub live_blocks: u64,
+    /// Greatest live size so far, bytes.
+    pub greatest: u64,
+    /// The same in the epoch, as replayed.
+    epoch_greatest: u64,
+    /// The latest group of the present thread.
+    group: Group,
+    /// By how much the true live size may exceed the replayed one now, and fall
+    /// short of it, because of all threads but the present one.
+    above: i64,
+    below: i64,
+    /// Bounds of the epoch's maximum.
+    epoch_upper: u64,
+    epoch_lower: u64,
+}
+
 /// No thread.
 const NOBODY: u32 = u32::MAX;
 /// The stamp of a group whose stamp is not known.
 const UNKNOWN: u64 = u64::MAX;
 
-/// A thread's latest events of one stamp, bytes.
+/// A thread's latest events of one stamp.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     acts: bool,
     stamp: u64,
-    now: i64,
-    most: i64,
-    least: i64,
+    /// By how much the greatest net of a first part exceeds the whole group's, bytes.
+    above: i64,
+    /// By how much the whole group's net exceeds the least of a first part.
+    below: i64,
+}
+
+impl Level {
+    /// The upper bound of the epoch, with the present group.
+    #[inline(always)]
+    fn upper_now(&self) -> u64 {
+        // While one thread acts, the bound is greatest when its net is.
+        self.epoch_upper.max(self.live_bytes.saturating_add_signed(self.above + self.group.above))
+    }
+
+    /// An event of the present thread comes, which has acted in this epoch.
+    #[inline(always)]
+    pub fn tick(&mut self, stamp: u64) {
+        if self.group.stamp != stamp {
+            if self.group.stamp != UNKNOWN {
+                self.next_group();
+            }
+            self.group.stamp = stamp;
+        }
+    }
+
+    #[inline(always)]
+    fn next_group(&mut self) {
+        self.epoch_upper = self.upper_now();
+        self.epoch_lower = self.epoch_lower.max(self.live_bytes.saturating_add_signed(-self.below));
+        (self.group.above, self.group.below) = (0, 0);
+    }
+
+    /// `blocks` blocks of `bytes` bytes together came, made by the present thread; says
+    /// whether there never were more bytes.
+    #[inline(always)]
+    pub fn add(&mut self, bytes: u64, blocks: u64) -> bool {
+        self.live_bytes = self.live_bytes.wrapping_add(bytes);
+        self.live_blocks = self.live_blocks.wrapping_add(blocks);
+        self.net(bytes.min(i64::MAX as u64) as i64);
+        self.epoch_greatest = self.epoch_greatest.max(self.live_bytes);
+        let peaks = self.live_bytes > self.greatest;
+        if peaks {
+            self.greatest = self.live_bytes;
+        }
+        peaks
+    }
+
+    /// `blocks` blocks of `bytes` bytes together went, freed by the present thread.
+    #[inline(always)]
+    pub fn sub(&mut self, bytes: u64, blocks: u64) {
+        self.live_bytes = self.live_bytes.wrapping_sub(bytes);
+        self.live_blocks = self.live_blocks.wrapping_sub(blocks);
+        self.net(-(bytes.min(i64::MAX as u64) as i64));
+    }
+
+    #[inline(always)]
+    fn net(&mut self, bytes: i64) {
+        let group = &mut self.group;
+        group.above = group.above.wrapping_sub(bytes).max(0);
+        group.below = group.below.wrapping_add(bytes).max(0);
+    }
+
+    /// Between two epochs.
+    fn barrier(&mut self) {
+        self.group = Group::default();
+        (self.above, self.below) = (0, 0);
+        self.epoch_greatest = self.live_bytes;
+        (self.epoch_upper, self.epoch_lower) = (self.live_bytes, self.live_bytes);
+    }
 }
 
 impl Default for Peak {
@@ -94,28 +169,25 @@ impl Peak {
     /// Before the first event.
     pub fn new() -> Peak {
         Peak {
-            live_bytes: 0,
-            live_blocks: 0,
-            bytes: 0,
+            level: Level::default(),
             blocks: 0,
             ns: 0,
             seqno: 0,
             epoch: 0,
-            greatest: 0,
             groups: Vec::new(),
             present: NOBODY,
-            group: Group::default(),
             acting: Vec::new(),
-            above: 0,
-            below: 0,
-            epoch_upper: 0,
-            epoch_lower: 0,
             slack: 0,
             upper: 0,
             lower: 0,
             unseen: 0,
             known: None,
         }
+    }
+
+    /// Greatest live size so far, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.level.greatest
     }
 
     /// The bounds of the recording so far, between two epochs.
@@ -125,24 +197,26 @@ impl Peak {
 
     /// Between two epochs, after what these totals and bounds say, with what lives now.
     pub(crate) fn go_on_with(&mut self, totals: &Totals, upper: u64, lower: u64) {
-        (self.bytes, self.blocks) = (totals.peak_bytes, totals.peak_blocks);
+        (self.level.greatest, self.blocks) = (totals.peak_bytes, totals.peak_blocks);
         (self.ns, self.seqno) = (totals.peak_ns, totals.peak_seqno);
         (self.upper, self.lower, self.slack) = (upper, lower, 0);
-        self.greatest = self.live_bytes;
-        (self.epoch_upper, self.epoch_lower) = (self.live_bytes, self.live_bytes);
+        let level = &mut self.level;
+        level.epoch_greatest = level.live_bytes;
+        (level.epoch_upper, level.epoch_lower) = (level.live_bytes, level.live_bytes);
     }
 
     /// Forgets how high it was: what lives now is the peak so far.
     pub(crate) fn restart(&mut self, ns: u64, seqno: u64) {
-        (self.bytes, self.blocks) = (self.live_bytes, self.live_blocks);
+        let level = &mut self.level;
+        (level.greatest, self.blocks) = (level.live_bytes, level.live_blocks);
         (self.ns, self.seqno) = (ns, seqno);
         self.epoch += 1;
         (self.upper, self.lower, self.slack) = (0, 0, 0);
-        self.greatest = self.live_bytes;
-        self.epoch_upper = 0;
-        self.epoch_upper = self.upper_now();
-        let below = self.below + self.group.now - self.group.least;
-        self.epoch_lower = self.live_bytes.saturating_add_signed(-below);
+        level.epoch_greatest = level.live_bytes;
+        level.epoch_upper = 0;
+        level.epoch_upper = level.upper_now();
+        let below = level.below + level.group.below;
+        level.epoch_lower = level.live_bytes.saturating_add_signed(-below);
     }
 
     /// Ends the epoch.
@@ -153,59 +227,43 @@ impl Peak {
                 *group = Group::default();
             }
         }
-        (self.present, self.group) = (NOBODY, Group::default());
-        (self.above, self.below, self.slack) = (0, 0, 0);
-        self.greatest = self.live_bytes;
-        (self.epoch_upper, self.epoch_lower) = (self.live_bytes, self.live_bytes);
-    }
-
-    /// The upper bound of the epoch, with the present group.
-    #[inline(always)]
-    fn upper_now(&self) -> u64 {
-        // While one thread acts, the bound is greatest when its net is.
-        let above = self.above + self.group.most - self.group.now;
-        self.epoch_upper.max(self.live_bytes.saturating_add_signed(above))
+        (self.present, self.slack) = (NOBODY, 0);
+        self.level.barrier();
     }
 
     /// The bounds of the whole recording, with the present epoch.
     fn bounds(&self) -> (u64, u64) {
+        let level = &self.level;
         if self.acting.len() <= 1 && self.slack == 0 {
-            return (self.upper.max(self.greatest), self.lower.max(self.greatest));
+            return (self.upper.max(level.epoch_greatest), self.lower.max(level.epoch_greatest));
         }
-        let upper = self.upper_now().max(self.greatest).saturating_add(self.slack);
-        let lower = self.epoch_lower.saturating_sub(self.slack);
-        (self.upper.max(upper), self.lower.max(lower).max(self.live_bytes))
+        let upper = level.upper_now().max(level.epoch_greatest).saturating_add(self.slack);
+        let lower = level.epoch_lower.saturating_sub(self.slack);
+        (self.upper.max(upper), self.lower.max(lower).max(level.live_bytes))
     }
 
     /// An event of `thread` with this stamp comes.
     #[inline(always)]
     pub fn tick(&mut self, thread: u32, stamp: u64) {
-        if thread != self.present || (self.group.stamp != stamp && self.group.stamp != UNKNOWN) {
-            self.next_group(thread, stamp);
+        if thread != self.present && self.switch(thread) {
+            self.level.next_group();
+            self.level.group.stamp = stamp;
         }
-        self.group.stamp = stamp;
-    }
-
-    fn next_group(&mut self, thread: u32, stamp: u64) {
-        let first = self.switch(thread);
-        if first || (self.group.stamp != stamp && self.group.stamp != UNKNOWN) {
-            self.epoch_upper = self.upper_now();
-            self.group = Group { acts: true, stamp, ..Group::default() };
-            self.epoch_lower = self.epoch_lower.max(self.live_bytes.saturating_add_signed(-self.below));
-        }
+        self.level.tick(stamp);
     }
 
     /// Makes another thread the present one; says whether it had not acted yet
     /// in this epoch.
-    fn switch(&mut self, thread: u32) -> bool {
+    pub(crate) fn switch(&mut self, thread: u32) -> bool {
         if thread == self.present {
             return false;
         }
-        self.epoch_upper = self.upper_now();
+        let level = &mut self.level;
+        level.epoch_upper = level.upper_now();
         if let Some(group) = self.groups.get_mut(self.present as usize) {
-            *group = self.group;
-            self.above += group.most - group.now;
-            self.below += group.now - group.least;
+            *group = level.group;
+            level.above += group.above;
+            level.below += group.below;
         }
         let place = thread as usize;
         if place >= self.groups.len() {
@@ -218,49 +276,40 @@ impl Peak {
             *group = Group { acts: true, stamp: UNKNOWN, ..Group::default() };
             self.acting.push(thread);
         } else {
-            self.above -= group.most - group.now;
-            self.below -= group.now - group.least;
+            level.above -= group.above;
+            level.below -= group.below;
         }
-        (self.present, self.group) = (thread, *group);
+        (self.present, level.group) = (thread, *group);
         first
     }
 
-    #[inline(always)]
-    fn net(&mut self, bytes: i64) {
-        let group = &mut self.group;
-        group.now = group.now.wrapping_add(bytes);
-        group.most = group.most.max(group.now);
-        group.least = group.least.min(group.now);
-    }
-
-    /// `blocks` blocks of `size` bytes together came, made by `thread`.
-    #[inline(always)]
-    pub fn add(&mut self, size: u64, blocks: u64, ns: u64, seqno: u64, thread: u32) {
+    /// `blocks` blocks of `bytes` bytes together came, made by `thread`.
+    #[inline]
+    pub fn add(&mut self, bytes: u64, blocks: u64, ns: u64, seqno: u64, thread: u32) {
         if thread != self.present {
             self.switch(thread);
         }
-        self.live_bytes = self.live_bytes.wrapping_add(size);
-        self.live_blocks = self.live_blocks.wrapping_add(blocks);
-        self.net(size.min(i64::MAX as u64) as i64);
-        self.greatest = self.greatest.max(self.live_bytes);
-        if self.live_bytes > self.bytes {
-            self.bytes = self.live_bytes;
-            self.blocks = self.live_blocks;
-            self.ns = ns;
-            self.seqno = seqno;
-            self.epoch += 1;
+        if self.level.add(bytes, blocks) {
+            self.reached(self.level.live_blocks, ns, seqno);
         }
     }
 
-    /// `blocks` blocks of `size` bytes together went, freed by `thread`.
+    /// The live size is the greatest so far, with so many blocks.
     #[inline(always)]
-    pub fn sub(&mut self, size: u64, blocks: u64, thread: u32) {
+    pub(crate) fn reached(&mut self, blocks: u64, ns: u64, seqno: u64) {
+        self.blocks = blocks;
+        self.ns = ns;
+        self.seqno = seqno;
+        self.epoch += 1;
+    }
+
+    /// `blocks` blocks of `bytes` bytes together went, freed by `thread`.
+    #[inline]
+    pub fn sub(&mut self, bytes: u64, blocks: u64, thread: u32) {
         if thread != self.present {
             self.switch(thread);
         }
-        self.live_bytes = self.live_bytes.wrapping_sub(size);
-        self.live_blocks = self.live_blocks.wrapping_sub(blocks);
-        self.net(-(size.min(i64::MAX as u64) as i64));
+        self.level.sub(bytes, blocks);
     }
 
     /// Blocks of `size` bytes in all were in a wrong order in this epoch.
@@ -280,7 +329,7 @@ impl Peak {
 
     /// The peak that somebody else has followed.
     pub(crate) fn known(&mut self, bytes: u64, blocks: u64, ns: u64, uncertainty: u64) {
-        (self.bytes, self.blocks, self.ns) = (bytes, blocks, ns);
+        (self.level.greatest, self.blocks, self.ns) = (bytes, blocks, ns);
         self.known = Some(uncertainty);
     }
 
@@ -291,7 +340,8 @@ impl Peak {
         }
         let (upper, lower) = self.bounds();
         let upper = upper.saturating_add(self.unseen);
-        upper.saturating_sub(self.bytes).max(self.bytes.saturating_sub(lower))
+        let greatest = self.level.greatest;
+        upper.saturating_sub(greatest).max(greatest.saturating_sub(lower))
     }
 }
 
@@ -316,7 +366,7 @@ mod tests {
             add(&mut peak, 10, stamp / 4, 0);
             sub(&mut peak, 10, stamp / 4, 0);
         }
-        assert_eq!((peak.bytes, peak.seqno, peak.uncertainty()), (10, 0, 0));
+        assert_eq!((peak.bytes(), peak.seqno, peak.uncertainty()), (10, 0, 0));
     }
 
     #[test]
@@ -330,7 +380,7 @@ mod tests {
         add(&mut peak, 40, 3, 1);
         peak.barrier();
         sub(&mut peak, 40, 4, 1);
-        assert_eq!((peak.bytes, peak.uncertainty()), (100, 40));
+        assert_eq!((peak.bytes(), peak.uncertainty()), (100, 40));
     }
 
     #[test]
@@ -343,7 +393,7 @@ mod tests {
         peak.barrier();
         add(&mut peak, 1, 4, 0);
         // 140 was seen; 100 is all that is sure.
-        assert_eq!((peak.bytes, peak.uncertainty()), (140, 40));
+        assert_eq!((peak.bytes(), peak.uncertainty()), (140, 40));
     }
 
     #[test]
@@ -354,7 +404,7 @@ mod tests {
             add(&mut peak, 10, 2 * stamp, 0);
             sub(&mut peak, 10, 2 * stamp + 1, 1);
         }
-        assert_eq!(peak.bytes, 10);
+        assert_eq!(peak.bytes(), 10);
         assert!(peak.uncertainty() <= 20, "{}", peak.uncertainty());
     }
 }

@@ -202,8 +202,15 @@ proptest! {
     }
 
     #[test]
-    fn batches_are_the_same_as_steps(choices in choices(120), length in 1u32..40, most in 1usize..30) {
-        let steps = wild(&choices);
+    fn batches_are_the_same_as_steps(choices in choices(120), length in 1u32..40, most in 1usize..30, slow in 0u32..14) {
+        let mut steps = wild(&choices);
+        // Up to many points of the series for a batch.
+        for step in &mut steps {
+            match step {
+                Step::Event(event) => event.ns <<= slow,
+                Step::Special { ns, .. } => *ns <<= slow,
+            }
+        }
         let mut one = Replay::new(Options::default());
         let mut many = Replay::new(Options::default());
         let mut batch = highwater_trace::Batch::default();

@@ -1,5 +1,6 @@
 //! The pass itself.
 
+mod act;
 mod batch;
 mod left_out;
 mod resume;
@@ -12,13 +13,12 @@ use highwater_trace::Brief;
 use highwater_trace::model::{Event, Op, Special, Step, ThreadNo};
 use rustc_hash::FxHashMap;
 
-use crate::block::{Block, Fields, MAX_NS, MAX_SEQNO, MAX_SIZE, MAX_THREAD, family};
-use crate::contest::{Bad, Contest, End, Log, Made};
+use crate::block::{Block, Fields, MAX_SEQNO, MAX_THREAD, family};
+use crate::contest::{Bad, Contest, End, Log};
 use crate::dense::Dense;
 use crate::errors::{AllocRecord, ErrorKind, FreeRecord, HeapError, MAX_ERRORS};
-use crate::freed::{Free, FreedRing};
+use crate::freed::FreedRing;
 use crate::histogram::Histogram;
-use crate::index::Key;
 use crate::live::LiveBlock;
 use crate::order::Kind;
 use crate::peak::Peak;
@@ -26,7 +26,7 @@ use crate::sampling::Weight;
 use crate::series::Series;
 use crate::table::Table;
 use crate::totals::{SiteTotals, ThreadTotals, Totals};
-use crate::watch::{Nobody, Watch, Watched};
+use crate::watch::{Nobody, Watch};
 use resume::Doubts;
 
 /// How many slab places all searches for the block around an address may look
@@ -295,9 +295,9 @@ impl Replay {
     /// The totals so far.
     pub fn totals(&self) -> Totals {
         let mut totals = self.totals.clone();
-        totals.live_blocks = self.peak.live_blocks;
-        totals.live_bytes = self.peak.live_bytes;
-        totals.peak_bytes = self.peak.bytes;
+        totals.live_blocks = self.peak.level.live_blocks;
+        totals.live_bytes = self.peak.level.live_bytes;
+        totals.peak_bytes = self.peak.bytes();
         totals.peak_blocks = self.peak.blocks;
         totals.peak_ns = self.peak.ns;
         totals.peak_seqno = self.peak.seqno;
@@ -444,8 +444,7 @@ impl Replay {
         if let Op::Alloc { usable: Some(usable), .. } = event.op {
             self.usable.insert(event.seqno.min(MAX_SEQNO), usable);
         }
-        let key = self.table.key(brief.addr);
-        self.brief::<_, true>(&brief, &key, event.seqno, event.op == Op::Free, watch);
+        self.take_in_one(event.seqno, &brief, event.op == Op::Free, watch);
     }
 
     /// The number of a stack's totals, which are made where there are none.
@@ -458,213 +457,10 @@ impl Replay {
         site
     }
 
-    /// Takes in an event; `key` is that of its address. `SAMPLE`: this may be a sample.
-    #[inline(always)]
-    fn brief<W: Watch, const SAMPLE: bool>(
-        &mut self,
-        event: &Brief,
-        key: &Key,
-        seqno: u64,
-        is_free: bool,
-        watch: &mut W,
-    ) {
-        if W::EVENTS {
-            watch.comes(self, event);
-        }
-        // Merged times do not go back; where a damaged trace makes them, the
-        // latest stands, so that no lifetime becomes negative.
-        if self.fed == 0 {
-            self.totals.first_ns = event.ns;
-        }
-        self.now = self.now.max(event.ns);
-        self.totals.last_ns = self.now;
-        self.fed += 1;
-        if self.log.is_full() {
-            self.barrier();
-        }
-        self.seqno = seqno;
-        if self.log.is_empty() {
-            self.epoch_seqno = seqno;
-        }
-        let thread = self.thread(event.thread);
-        self.peak.tick(thread, event.stamp);
-        let kind = if is_free { Kind::Free } else { Kind::Alloc };
-        let at = self.log.push(event.addr, thread, family(event.api as u8), kind);
-        if is_free {
-            self.free::<_, SAMPLE>(event, key, seqno, thread, at, watch);
-        } else {
-            self.alloc::<_, SAMPLE>(event, key, seqno, thread, at, watch);
-        }
-        self.series.note(self.now, self.peak.live_bytes);
-    }
-
-    #[inline(always)]
-    fn alloc<W: Watch, const SAMPLE: bool>(
-        &mut self,
-        event: &Brief,
-        key: &Key,
-        seqno: u64,
-        thread: u32,
-        at: u32,
-        watch: &mut W,
-    ) {
-        let size = event.size.min(MAX_SIZE);
-        let weight = self.weight_in::<SAMPLE>(size, seqno);
-        let (blocks, bytes) = (weight.blocks, weight.bytes);
-        self.totals.allocations += blocks;
-        self.totals.bytes_allocated = self.totals.bytes_allocated.wrapping_add(bytes);
-        self.sizes.add_many(size, blocks);
-        self.totals.by_api[event.api as usize & 63] += blocks;
-        if event.paired {
-            self.totals.note_pair(event.api, blocks);
-        }
-        let site = self.site_at(event.node);
-        let fields = Fields {
-            addr: event.addr,
-            size,
-            ns: self.now.min(MAX_NS),
-            seqno: seqno.min(MAX_SEQNO),
-            thread,
-            api: event.api as u8,
-            site,
-        };
-        self.place(&fields, key, at);
-        if let Some(site) = self.sites.get_mut(site as usize) {
-            site.settle(self.peak.epoch);
-            site.allocations += blocks;
-            site.bytes = site.bytes.wrapping_add(bytes);
-            site.live_blocks = site.live_blocks.wrapping_add(blocks);
-            site.live_bytes = site.live_bytes.wrapping_add(bytes);
-            site.variance = site.variance.saturating_add(weight.variance);
-            site.live_variance = site.live_variance.wrapping_add(weight.variance);
-            if W::EVENTS {
-                watch.made(event, &Watched { site: fields.site, totals: site, size, seqno, ns: 0, weight });
-            }
-        }
-        if let Some(totals) = self.threads.get_mut(thread as usize) {
-            totals.allocations += blocks;
-            totals.bytes_allocated = totals.bytes_allocated.wrapping_add(bytes);
-            totals.live_blocks = totals.live_blocks.wrapping_add(blocks);
-            totals.live_bytes = totals.live_bytes.wrapping_add(bytes);
-            totals.last_alloc = fields.seqno;
-            totals.last_ns = self.now;
-            if totals.live_bytes > totals.peak_bytes {
-                totals.peak_bytes = totals.live_bytes;
-                totals.peak_ns = self.now;
-            }
-        }
-        let peak = self.peak.epoch;
-        self.peak.add(bytes, blocks, self.now, seqno, thread);
-        if self.samples::<SAMPLE>() {
-            self.totals.sampled.made(&weight);
-            if self.peak.epoch != peak {
-                self.totals.sampled.peaked();
-            }
-        }
-    }
-
-    /// Puts a new block into the table.
-    #[inline(always)]
-    fn place(&mut self, fields: &Fields, key: &Key, at: u32) {
-        if let Some(before) = self.table.put_at(key, fields) {
-            self.replaces(fields, &before.fields(), at);
-        }
-        if !self.contests.is_empty() {
-            self.note_made(fields, at);
-        }
-    }
-
-    /// A block has taken the place of one that lived at its address.
-    #[cold]
-    fn replaces(&mut self, block: &Fields, before: &Fields, at: u32) {
-        // What is there is noted before it goes.
-        self.table.put(before);
-        self.displaced(before, at);
-        self.table.put(block);
-    }
-
-    #[cold]
-    fn note_made(&mut self, fields: &Fields, at: u32) {
-        let usable = self.usable.get(&fields.seqno).copied();
-        if let Some(contest) = self.contests.get_mut(&fields.addr) {
-            contest.made.push(Made { at: Some(at), fields: *fields, usable, end: None });
-        }
-    }
-
-    #[inline(always)]
-    fn free<W: Watch, const SAMPLE: bool>(
-        &mut self,
-        event: &Brief,
-        key: &Key,
-        seqno: u64,
-        thread: u32,
-        at: u32,
-        watch: &mut W,
-    ) {
-        // Of a sample, what a failed realloc takes back may be more than there was yet.
-        self.totals.frees = self.totals.frees.wrapping_add(1);
-        let count = &mut self.totals.by_api[event.api as usize & 63];
-        *count = count.wrapping_add(1);
-        if let Some(totals) = self.threads.get_mut(thread as usize) {
-            totals.frees = totals.frees.wrapping_add(1);
-            totals.last_ns = self.now;
-        }
-        let ns = self.now;
-        // Whether it is temporary follows.
-        let free = Free { seqno, ns, node: event.node, thread, api: event.api, temporary: false };
-        let ring = &mut self.freed;
-        let taken = self.table.take_at(key, event.addr, |block| (block.fields(), ring.push(block, &free)));
-        let Some((fields, remembered)) = taken else {
-            return self.unknown(&whole(event, seqno), thread, at);
-        };
-        if !fields.matches(event.api) {
-            self.mismatched(&whole(event, seqno), &fields, at);
-        }
-        if self.samples::<SAMPLE>() {
-            // The event itself is counted; the others that it stands for:
-            let others = self.weight_in::<SAMPLE>(fields.size, fields.seqno).blocks - 1;
-            self.count_frees(event.api, thread, others);
-        }
-        let temporary = self.released_in::<SAMPLE>(&fields, thread);
-        if W::EVENTS
-            && let Some(totals) = self.sites.get(fields.site as usize)
-        {
-            let Fields { site, size, seqno, ns, .. } = fields;
-            let (ns, weight) = (self.now.saturating_sub(ns), self.weight_in::<SAMPLE>(size, seqno));
-            watch.freed(event, &Watched { site, totals, size, seqno, ns, weight });
-        }
-        self.freed.set_temporary(remembered, temporary);
-        let end = End { thread, ns: self.now, temporary, free: Some(seqno) };
-        if !self.contests.is_empty()
-            && let Some(contest) = self.contests.get_mut(&event.addr)
-        {
-            contest.ended(fields.seqno, Some(end));
-        }
-        if matches!(event.api, ApiKind::ReallocFree | ApiKind::ReallocarrayFree) {
-            self.half(&whole(event, seqno), thread, at, Some((fields, end)));
-        }
-    }
-
-    /// Counts `more` frees through `api`; they may be fewer (a difference that wraps).
-    #[cold]
-    fn count_frees(&mut self, api: ApiKind, thread: u32, more: u64) {
-        self.totals.frees = self.totals.frees.wrapping_add(more);
-        let count = &mut self.totals.by_api[api as usize & 63];
-        *count = count.wrapping_add(more);
-        if let Some(totals) = self.threads.get_mut(thread as usize) {
-            totals.frees = totals.frees.wrapping_add(more);
-        }
-    }
-
     /// Accounts for a block that ends now, freed by `thread`; says whether it
     /// was temporary.
     fn released(&mut self, block: &Fields, thread: u32) -> bool {
-        self.released_in::<true>(block, thread)
-    }
-
-    #[inline(always)]
-    fn released_in<const SAMPLE: bool>(&mut self, block: &Fields, thread: u32) -> bool {
-        let weight = self.weight_in::<SAMPLE>(block.size, block.seqno);
+        let weight = self.weight(block.size, block.seqno);
         let (blocks, bytes) = (weight.blocks, weight.bytes);
         self.totals.bytes_freed = self.totals.bytes_freed.wrapping_add(bytes);
         self.lifetimes.add_many(self.now.saturating_sub(block.ns), blocks);
@@ -675,9 +471,8 @@ impl Replay {
         if let Some(totals) = self.threads.get_mut(thread as usize) {
             totals.bytes_freed = totals.bytes_freed.wrapping_add(bytes);
             // A sample does not say what was made between.
-            temporary = block.thread == thread
-                && totals.last_alloc == block.seqno
-                && (!SAMPLE || self.totals.sampled.rate == 0);
+            temporary =
+                block.thread == thread && totals.last_alloc == block.seqno && self.totals.sampled.rate == 0;
             totals.temporary = totals.temporary.wrapping_add(u64::from(temporary) * blocks);
         }
         if let Some(maker) = self.threads.get_mut(block.thread as usize) {
@@ -685,16 +480,11 @@ impl Replay {
             maker.live_bytes = maker.live_bytes.wrapping_sub(bytes);
         }
         if let Some(site) = self.sites.get_mut(block.site as usize) {
-            site.settle(self.peak.epoch);
-            site.frees = site.frees.wrapping_add(blocks);
-            site.temporary = site.temporary.wrapping_add(u64::from(temporary) * blocks);
-            site.live_blocks = site.live_blocks.wrapping_sub(blocks);
-            site.live_bytes = site.live_bytes.wrapping_sub(bytes);
-            site.live_variance = site.live_variance.wrapping_sub(weight.variance);
+            site.released(&weight, temporary, self.peak.epoch);
         }
         self.totals.temporary = self.totals.temporary.wrapping_add(u64::from(temporary) * blocks);
         self.peak.sub(bytes, blocks, thread);
-        if self.samples::<SAMPLE>() {
+        if self.totals.sampled.rate != 0 {
             self.totals.sampled.went(&weight);
         }
         temporary
@@ -885,8 +675,7 @@ impl Replay {
         } else {
             // As if its thread had made it again.
             let at = self.log.push(addr, by, family(api as u8), Kind::Alloc);
-            let key = self.table.key(addr);
-            self.place(block, &key, at);
+            self.place(block, at);
         }
         if let Some(contest) = self.contests.get_mut(&addr) {
             contest.ended(block.seqno, None);
@@ -896,10 +685,33 @@ impl Replay {
             self.peak.widen(weight.bytes);
         }
         if self.totals.sampled.rate != 0 {
-            self.count_frees(api, by, 1u64.wrapping_sub(weight.blocks));
+            // The event itself is taken back later; the others that it stands for:
+            let others = weight.blocks.wrapping_sub(1);
+            self.totals.frees = self.totals.frees.wrapping_sub(others);
+            let count = &mut self.totals.by_api[api as usize & 63];
+            *count = count.wrapping_sub(others);
+            if let Some(totals) = self.threads.get_mut(by as usize) {
+                totals.frees = totals.frees.wrapping_sub(others);
+            }
         }
         self.peak.add(weight.bytes, weight.blocks, self.now, half.seqno, by);
-        self.series.note(self.now, self.peak.live_bytes);
+        self.series.note(self.now, self.peak.level.live_bytes);
+    }
+
+    /// Puts a block into the table, with the number of its event in the epoch.
+    fn place(&mut self, fields: &Fields, at: u32) {
+        if let Some(before) = self.table.put(fields) {
+            self.replaced(fields, &before.fields(), at);
+        }
+        self.note_made(fields, at);
+    }
+
+    /// A block has taken the place of one that lived at its address.
+    fn replaced(&mut self, block: &Fields, before: &Fields, at: u32) {
+        // What is there is noted before it goes.
+        self.table.put(before);
+        self.displaced(before, at);
+        self.table.put(block);
     }
 
     /// Takes back what [`Replay::released`] counted at `ns`, but not the peak's

@@ -34,22 +34,32 @@ impl Default for Series {
 impl Series {
     /// Notes that `live` bytes were alive from `ns` on. Times must not go back;
     /// one that does counts as the latest.
-    #[inline]
     pub fn note(&mut self, ns: u64, live: u64) {
+        self.note_all(ns, live, live);
+    }
+
+    /// Notes several levels, the latest of them at `ns` and none before the bucket in which
+    /// that lies: at most `most` bytes were alive, `last` in the end.
+    pub fn note_all(&mut self, ns: u64, most: u64, last: u64) {
         let at = (ns >> self.shift) as usize;
         let len = self.points.len();
         if at < len {
             if let Some(point) = self.points.last_mut() {
-                point.max = point.max.max(live);
-                point.last = live;
+                point.max = point.max.max(most);
+                point.last = last;
             }
         } else {
-            self.grow(ns, live);
+            self.grow(ns, most, last);
         }
     }
 
+    /// The last time that surely lies in the bucket in which `ns` does.
+    pub fn end_of(&self, ns: u64) -> u64 {
+        ns | ((1 << self.shift) - 1)
+    }
+
     #[cold]
-    fn grow(&mut self, ns: u64, live: u64) {
+    fn grow(&mut self, ns: u64, most: u64, last: u64) {
         while (ns >> self.shift) >= MAX_POINTS as u64 {
             self.shift += 1;
             let half: Vec<Point> = self
@@ -65,11 +75,11 @@ impl Series {
         let at = (ns >> self.shift) as usize;
         let before = self.points.last().map_or(0, |point| point.last);
         if at < self.points.len() {
-            return self.note(ns, live);
+            return self.note_all(ns, most, last);
         }
         // In between nothing happened; a bucket starts with what was alive then.
         self.points.resize(at, Point { max: before, last: before });
-        self.points.push(Point { max: before.max(live), last: live });
+        self.points.push(Point { max: before.max(most), last });
     }
 
     /// Goes over its numbers.
@@ -115,6 +125,33 @@ mod tests {
         let at = series.points().iter().position(|p| p.max == 1_000_000).unwrap() as u64;
         assert_eq!(at, 54_321 * 777 / series.width_ns());
         assert_eq!(series.points().last().unwrap().last, 99_999);
+    }
+
+    #[test]
+    fn levels_that_are_told_together_are_as_good_as_one_by_one() {
+        let (mut single, mut together) = (Series::default(), Series::default());
+        let (mut until, mut told) = (0, None);
+        let mut random = 1u64;
+        let mut ns = 0;
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            ns += random >> 40 & ((1 << (random >> 60)) - 1);
+            let live = random >> 50;
+            if ns > until {
+                if let Some((ns, most, last)) = told.take() {
+                    together.note_all(ns, most, last);
+                }
+                until = together.end_of(ns);
+            }
+            let most = told.map_or(live, |(_, most, _): (u64, u64, u64)| most.max(live));
+            told = Some((ns, most, live));
+            single.note(ns, live);
+        }
+        let (ns, most, last) = told.unwrap();
+        together.note_all(ns, most, last);
+        assert_eq!(single, together);
+        assert!(single.points().len() > MAX_POINTS / 2 && single.width_ns() > 1 << FIRST_SHIFT);
+        assert_eq!(single.end_of(u64::MAX), u64::MAX);
     }
 
     #[test]

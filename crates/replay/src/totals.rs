@@ -4,7 +4,7 @@ use highwater_event::api::ApiKind;
 use highwater_event::node::NodeId;
 use highwater_trace::model::ThreadNo;
 
-use crate::sampling::Sampled;
+use crate::sampling::{Sampled, Weight};
 
 /// Totals of a recording, or of its part that was replayed.
 ///
@@ -261,6 +261,29 @@ impl SiteTotals {
     /// Has nothing happened here, and does nothing live?
     pub(crate) fn is_nothing(&self) -> bool {
         self.allocations == 0 && self.frees == 0 && self.live_blocks == 0 && self.peak_blocks == 0
+    }
+
+    /// A block that stands for so much was made; `epoch` as for [`SiteTotals::settle`].
+    #[inline(always)]
+    pub(crate) fn made(&mut self, weight: &Weight, epoch: u64) {
+        self.settle(epoch);
+        self.allocations += weight.blocks;
+        self.bytes = self.bytes.wrapping_add(weight.bytes);
+        self.live_blocks = self.live_blocks.wrapping_add(weight.blocks);
+        self.live_bytes = self.live_bytes.wrapping_add(weight.bytes);
+        self.variance = self.variance.saturating_add(weight.variance);
+        self.live_variance = self.live_variance.wrapping_add(weight.variance);
+    }
+
+    /// A block that stands for so much has ended.
+    #[inline(always)]
+    pub(crate) fn released(&mut self, weight: &Weight, temporary: bool, epoch: u64) {
+        self.settle(epoch);
+        self.frees = self.frees.wrapping_add(weight.blocks);
+        self.temporary = self.temporary.wrapping_add(u64::from(temporary) * weight.blocks);
+        self.live_blocks = self.live_blocks.wrapping_sub(weight.blocks);
+        self.live_bytes = self.live_bytes.wrapping_sub(weight.bytes);
+        self.live_variance = self.live_variance.wrapping_sub(weight.variance);
     }
 
     /// Brings `peak_*` up to the global peak number `epoch`; called before the

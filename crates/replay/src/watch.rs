@@ -31,7 +31,8 @@ pub trait Watch {
     /// A batch comes.
     fn batch(&mut self, _heap: &mut Replay, _batch: &Batch) {}
 
-    /// An event comes: `heap` is as it is before.
+    /// An event comes: of `heap` the stacks and the latest event are as they are before;
+    /// totals and threads may not know the latest ones yet.
     fn comes(&mut self, _heap: &Replay, _event: &Brief) {}
 
     /// The event has made a block.

@@ -301,7 +301,7 @@ impl LiveOnly {
             })?;
         }
         let uncertainty = if self.threads.len() > 1 { self.peak.uncertainty() } else { 0 };
-        let (bytes, blocks, ns) = (self.peak.bytes, self.peak.blocks, self.peak.ns);
+        let (bytes, blocks, ns) = (self.peak.bytes(), self.peak.blocks, self.peak.ns);
         writer.left_out(&LeftOut::Peak { bytes, blocks, ns, uncertainty })?;
         self.tally.write(writer)
     }

@@ -50,29 +50,76 @@ impl Replay {
             self.epoch = epoch;
             self.barrier();
         }
-        match self.totals.sampled.rate {
-            0 => self.feed_pieces::<W, false>(seqno, events, watch),
-            _ => self.feed_pieces::<W, true>(seqno, events, watch),
+        let (mut seqno, mut events) = (seqno, events);
+        while !events.is_empty() {
+            let room = self.room_at(seqno);
+            let (now, later) = events.split_at(room.min(events.len()));
+            match self.totals.sampled.rate {
+                0 => self.feed_pieces::<W, false>(seqno, now, watch),
+                _ => self.feed_pieces::<W, true>(seqno, now, watch),
+            }
+            seqno += now.len() as u64;
+            self.seqno = seqno - 1;
+            events = later;
         }
+    }
+
+    /// The event `seqno` comes: begins the next epoch where this one is as long as it may
+    /// become, and says how many events there is room for.
+    #[inline(always)]
+    fn room_at(&mut self, seqno: u64) -> usize {
+        if self.log.room() == 0 {
+            self.barrier();
+        }
+        if self.log.is_empty() {
+            self.epoch_seqno = seqno;
+        }
+        self.log.room()
+    }
+
+    /// Takes in one event, which is a free or not whatever its entry point says.
+    pub(super) fn take_in_one<W: Watch>(&mut self, seqno: u64, event: &Brief, is_free: bool, watch: &mut W) {
+        self.room_at(seqno);
+        let events = std::slice::from_ref(event);
+        let keys = [self.table.key(event.addr)];
+        let mut act = self.begin(event);
+        let at = self.log.extend(events, act.thread, |_| is_free);
+        self.goes_on::<W, true>(&mut act, (seqno, at), events, &keys, |_| is_free, watch);
+        self.take_over(&act);
+        self.seqno = seqno;
     }
 
     /// What the events stand for is asked for in turn: lines of the index two pieces
     /// ahead, blocks one piece ahead.
     fn feed_pieces<W: Watch, const SAMPLE: bool>(&mut self, seqno: u64, events: &[Brief], watch: &mut W) {
+        let is_free = |event: &Brief| event.api.is_free();
+        let Some(first) = events.first() else { return };
         let mut keys = [[Key::default(); AHEAD]; PIECES];
         let count = events.len().div_ceil(AHEAD);
         self.table.look_for(piece(events, 0), &mut keys[0]);
         self.table.look_for(piece(events, 1), &mut keys[1]);
         self.table.ask_for(piece(events, 0), &keys[0]);
-        let mut seqno = seqno;
+        let (mut seqno, mut thread) = (seqno, first.thread);
+        let mut act = self.begin(first);
         for number in 0..count {
             self.table.look_for(piece(events, number + 2), &mut keys[(number + 2) % PIECES]);
             self.table.ask_for(piece(events, number + 1), &keys[(number + 1) % PIECES]);
-            for (event, key) in piece(events, number).iter().zip(&keys[number % PIECES]) {
-                self.brief::<_, SAMPLE>(event, key, seqno, event.api.is_free(), watch);
-                seqno += 1;
+            let (mut events, mut keys) = (piece(events, number), &keys[number % PIECES][..]);
+            while let Some(first) = events.first() {
+                if first.thread != thread {
+                    self.take_over(&act);
+                    (act, thread) = (self.begin(first), first.thread);
+                }
+                let run = events.iter().take_while(|event| event.thread == thread).count();
+                let (its, its_keys);
+                (its, events) = events.split_at(run);
+                (its_keys, keys) = keys.split_at(run.min(keys.len()));
+                let at = self.log.extend(its, act.thread, is_free);
+                self.goes_on::<W, SAMPLE>(&mut act, (seqno, at), its, its_keys, is_free, watch);
+                seqno += run as u64;
             }
         }
+        self.take_over(&act);
     }
 }
 

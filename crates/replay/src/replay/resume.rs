@@ -132,7 +132,8 @@ impl Replay {
         };
         let same = self.sites.iter().map(lives).eq(sites.iter().map(lives))
             && self.threads.iter().map(holds).eq(threads.iter().map(holds))
-            && (self.peak.live_blocks, self.peak.live_bytes) == (totals.live_blocks, totals.live_bytes)
+            && (self.peak.level.live_blocks, self.peak.level.live_bytes)
+                == (totals.live_blocks, totals.live_bytes)
             && sample(&self.totals.sampled) == sample(&totals.sampled);
         if !same {
             return None;
@@ -192,8 +193,8 @@ impl Replay {
     /// A block that lived at the keyframe counts.
     fn count_restored(&mut self, fields: &Fields) {
         let weight = self.weight(fields.size, fields.seqno);
-        self.peak.live_bytes = self.peak.live_bytes.wrapping_add(weight.bytes);
-        self.peak.live_blocks = self.peak.live_blocks.wrapping_add(weight.blocks);
+        self.peak.level.live_bytes = self.peak.level.live_bytes.wrapping_add(weight.bytes);
+        self.peak.level.live_blocks = self.peak.level.live_blocks.wrapping_add(weight.blocks);
         if self.totals.sampled.rate != 0 {
             self.totals.sampled.came(&weight);
         }

@@ -248,7 +248,7 @@ impl Replay {
         self.put_back(&made.fields);
         let weight = self.weight(made.fields.size, made.fields.seqno);
         self.peak.add(weight.bytes, weight.blocks, self.now, made.fields.seqno, made.fields.thread);
-        self.series.note(self.now, self.peak.live_bytes);
+        self.series.note(self.now, self.peak.level.live_bytes);
     }
 
     /// Puts a block that lives after all into the table.

@@ -37,7 +37,7 @@ impl Replay {
         self.sizes = Histogram::default();
         self.lifetimes = Histogram::default();
         self.series = Series::default();
-        self.series.note(self.now, self.peak.live_bytes);
+        self.series.note(self.now, self.peak.level.live_bytes);
     }
 
     /// Counts that fell below zero, because what was counted before the window
