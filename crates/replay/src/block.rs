@@ -103,23 +103,34 @@ impl Block {
         self.site = fields.site;
     }
 
-    /// It lives no longer; `next` is kept in its stead.
+    /// It lives no longer.
     #[inline(always)]
-    pub fn end(&mut self, next: u32) {
+    pub fn end(&mut self) {
         self.site = NO_SITE;
-        self.size_api = u64::from(next);
+    }
+
+    /// What a vacant place holds: numbers of other places, which are its own business.
+    #[inline(always)]
+    pub fn hold(&mut self, before: u32, places: &[u32; 6]) {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let &[a, b, c, d, e, f] = places;
+        self.addr = u64::from(before);
+        (self.size_api, self.ns_seqno, self.thread_seqno) = (pair(a, b), pair(c, d), pair(e, f));
+    }
+
+    /// What [`Block::hold`] was told.
+    #[inline(always)]
+    pub fn held(&self) -> (u32, [u32; 6]) {
+        let Block { addr, size_api, ns_seqno, thread_seqno, .. } = *self;
+        let halves = |word: u64| (word as u32, (word >> 32) as u32);
+        let ((a, b), (c, d), (e, f)) = (halves(size_api), halves(ns_seqno), halves(thread_seqno));
+        (addr as u32, [a, b, c, d, e, f])
     }
 
     /// The place of no block has the address of one that has ended elsewhere.
     #[inline(always)]
     pub fn lived_at(&mut self, addr: u64) {
         self.addr = addr;
-    }
-
-    /// What [`Block::end`] was told, all ones for [`Block::EMPTY`].
-    #[inline(always)]
-    pub fn next_vacant(&self) -> u32 {
-        self.size_api as u32
     }
 
     /// Takes over another, word by word.
@@ -133,8 +144,7 @@ impl Block {
     }
 
     /// The place of no block: never live, never found.
-    pub const EMPTY: Block =
-        Block { addr: 0, size_api: u32::MAX as u64, ns_seqno: 0, thread_seqno: 0, site: NO_SITE };
+    pub const EMPTY: Block = Block { addr: 0, size_api: 0, ns_seqno: 0, thread_seqno: 0, site: NO_SITE };
 
     #[inline]
     pub fn addr(&self) -> u64 {

@@ -184,15 +184,20 @@ impl Index {
                 return None;
             }
         }
-        self.find_in_rest(number as u32, key.hash, is)
+        let rest = self.find_in_rest(number as u32, key.hash, is)?;
+        Some(Found { page: number as u32, line: REST, entry: (rest >> 32) as u32, place: rest as u32 })
     }
+
+    /// The entry in the upper half, and its place. (In one word: what is put together in
+    /// memory from smaller parts, and read as a whole, makes the processor wait, also where
+    /// nothing was looked for here.)
 
     #[cold]
     #[inline(never)]
-    fn find_in_rest(&self, page: u32, hash: Hash, is: impl Fn(u32) -> bool) -> Option<Found> {
+    fn find_in_rest(&self, page: u32, hash: Hash, is: impl Fn(u32) -> bool) -> Option<u64> {
         let places = self.rest.get(&page)?.get(&hash.mixed)?;
         let entry = places.iter().position(|&place| is(place))?;
-        Some(Found { page, line: REST, entry: entry as u32, place: *places.get(entry)? })
+        Some((entry as u64) << 32 | u64::from(*places.get(entry)?))
     }
 
     /// Makes room for so many entries in all, if there is none yet: the same pages to which

@@ -16,6 +16,19 @@ pub fn prefetch<T>(all: &[T], at: usize) {
     let _ = element;
 }
 
+/// The same for an element that may lie in two lines.
+#[inline(always)]
+pub fn prefetch_both<T>(all: &[T], at: usize) {
+    let Some(element) = all.get(at) else { return };
+    // SAFETY: these are the bytes of the element, and nobody looks at what they are.
+    let bytes = unsafe {
+        let first = std::ptr::from_ref(element).cast::<std::mem::MaybeUninit<u8>>();
+        std::slice::from_raw_parts(first, size_of::<T>())
+    };
+    prefetch(bytes, 0);
+    prefetch(bytes, bytes.len().saturating_sub(1));
+}
+
 /// An array on the heap. It is made there: one that is made elsewhere and copied costs
 /// several times as much, and drives what is needed out of the caches.
 pub fn boxed<T: Copy, const N: usize>(value: T) -> Box<[T; N]> {

@@ -11,6 +11,7 @@
 //! as most are, is not looked for.
 
 mod since;
+mod vacant;
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +19,8 @@ pub use since::{Roll, Since};
 
 use crate::block::{Block, Fields};
 use crate::index::{Hash, Index, Key};
-use crate::memory::{boxed, prefetch};
+use crate::memory::{boxed, prefetch_both};
+use vacant::Vacant;
 
 /// Blocks in a chunk of the slab.
 const CHUNK: usize = 8192;
@@ -32,9 +34,6 @@ const SAMPLES: usize = 1 << 12;
 const YOUNG: usize = 512;
 /// Blocks of [`Table::put_new`] between asking for memory and using it.
 const AHEAD: usize = 16;
-/// No place.
-const NONE: u32 = u32::MAX;
-
 /// The live blocks, by address.
 ///
 /// A place that was given back is the next to be used again, so the blocks of
@@ -45,8 +44,7 @@ pub struct Table {
     young_count: usize,
     index: Index,
     slab: Slab,
-    /// The place that was given back last; each such place names the one before.
-    vacant: u32,
+    vacant: Vacant,
 }
 
 impl Default for Table {
@@ -56,7 +54,7 @@ impl Default for Table {
             young_count: 0,
             index: Index::default(),
             slab: Slab::default(),
-            vacant: NONE,
+            vacant: Vacant::default(),
         }
     }
 }
@@ -89,7 +87,7 @@ impl Slab {
     #[inline(always)]
     fn prefetch(&self, at: u32) {
         if let Some(chunk) = self.chunks.get(at as usize / CHUNK) {
-            prefetch(&chunk[..], at as usize % CHUNK);
+            prefetch_both(&chunk[..], at as usize % CHUNK);
         }
     }
 
@@ -226,14 +224,10 @@ impl Table {
     /// A place in the slab that is not in use.
     #[inline(always)]
     fn place(&mut self) -> u32 {
-        if self.vacant == NONE {
-            return self.slab.extend();
+        match self.vacant.pop(&self.slab) {
+            Some(at) => at,
+            None => self.slab.extend(),
         }
-        let at = self.vacant;
-        self.vacant = self.slab.get(at).next_vacant();
-        // Its own next is asked for when its turn comes.
-        self.slab.prefetch(self.vacant);
-        at
     }
 
     /// Takes out the block that lives at `addr`; what `with` makes of it.
@@ -258,16 +252,16 @@ impl Table {
             let found = self.index.find(&key, |at| slab.get(at).addr() == addr)?;
             self.index.remove(&key, found);
             let block = slab.get_mut(found.place);
-            let next = std::mem::replace(&mut self.vacant, found.place);
             let result = with(block);
-            block.end(next);
+            block.end();
+            self.vacant.push(slab, found.place);
             if !there.is_live() {
                 there.lived_at(addr);
             }
             return Some(result);
         };
         let result = with(block);
-        block.end(NONE);
+        block.end();
         Some(result)
     }
 
