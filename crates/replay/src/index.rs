@@ -191,7 +191,6 @@ impl Index {
     /// The entry in the upper half, and its place. (In one word: what is put together in
     /// memory from smaller parts, and read as a whole, makes the processor wait, also where
     /// nothing was looked for here.)
-
     #[cold]
     #[inline(never)]
     fn find_in_rest(&self, page: u32, hash: Hash, is: impl Fn(u32) -> bool) -> Option<u64> {
