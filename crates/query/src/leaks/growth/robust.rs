@@ -31,14 +31,19 @@ pub fn theil_sen(x: &[f64], y: &[f64]) -> Option<Slope> {
     if slopes.len() < 3 {
         return None;
     }
-    slopes.sort_unstable_by(f64::total_cmp);
     let n = slopes.len();
-    let middle = if n % 2 == 1 { slopes[n / 2] } else { (slopes[n / 2 - 1] + slopes[n / 2]) / 2.0 };
     let values: Vec<f64> = points.iter().map(|point| point.1).collect();
     let off = 1.96 * mann_kendall_variance(&values).sqrt();
     let low = ((n as f64 - off) / 2.0).floor().max(0.0) as usize;
     let high = ((n as f64 + off) / 2.0).ceil().min((n - 1) as f64) as usize;
-    Some(Slope { value: middle, low: slopes[low.min(n - 1)], high: slopes[high] })
+    // Not all of them need be in order: only these at their places.
+    let (before, &mut after, _) = slopes.select_nth_unstable_by(n / 2, f64::total_cmp);
+    let value = match before.iter().copied().max_by(f64::total_cmp) {
+        Some(before) if n % 2 == 0 => (before + after) / 2.0,
+        _ => after,
+    };
+    let mut nth = |at: usize| *slopes.select_nth_unstable_by(at.min(n - 1), f64::total_cmp).1;
+    Some(Slope { value, low: nth(low), high: nth(high) })
 }
 
 /// Mann and Kendall's test for a trend: `z` above 1.645 is a rise that chance
@@ -92,6 +97,29 @@ pub fn solve3(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_middle_and_the_bounds_are_those_of_all_slopes_in_order() {
+        let mut random = 1u64;
+        let mut next = || {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (random >> 59) as f64
+        };
+        for count in 3..40 {
+            let x: Vec<f64> = (0..count).map(f64::from).collect();
+            let y: Vec<f64> = x.iter().map(|_| next()).collect();
+            let pairs = (0..x.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
+            let mut slopes: Vec<f64> = pairs.map(|(a, b)| (y[b] - y[a]) / (x[b] - x[a])).collect();
+            slopes.sort_by(f64::total_cmp);
+            let n = slopes.len();
+            let middle = if n % 2 == 1 { slopes[n / 2] } else { (slopes[n / 2 - 1] + slopes[n / 2]) / 2.0 };
+            let slope = theil_sen(&x, &y).unwrap();
+            let off = 1.96 * mann_kendall_variance(&y).sqrt();
+            let low = slopes[((n as f64 - off) / 2.0).floor().max(0.0) as usize];
+            let high = slopes[((n as f64 + off) / 2.0).ceil().min((n - 1) as f64) as usize];
+            assert_eq!(slope, Slope { value: middle, low, high });
+        }
+    }
 
     #[test]
     fn one_wild_value_does_not_move_the_slope() {
