@@ -16,7 +16,7 @@ use crate::nearest;
 use crate::phase::Phases;
 use crate::session::{QueryError, Session};
 use crate::sort::{self, SortKey, SortOrder};
-use crate::stack::{Stack, base_name, function_name};
+use crate::stack::{Frame, Stack, base_name, function_name};
 
 /// What to put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -342,53 +342,107 @@ pub struct Group {
     pub stack: Arc<Stack>,
 }
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     Text(String),
     Number(u64),
 }
 
+/// Items that belong together so far.
+struct Sum {
+    key: Key,
+    total: Item,
+    /// The stack that has most of the bytes, and these.
+    node: NodeId,
+    most: u64,
+}
+
+/// Finds out which items belong together.
+struct Sums {
+    by: By,
+    phases: Phases,
+    sums: Vec<Sum>,
+    /// Where they are, by what they have in common.
+    keys: FxHashMap<Key, usize>,
+    /// The same by stack and by the stack's site, where these decide: to write a key
+    /// down takes longer than to find it.
+    nodes: FxHashMap<NodeId, usize>,
+    sites: FxHashMap<Option<*const Frame>, usize>,
+}
+
+impl Sums {
+    /// Where an item belongs.
+    fn find(&mut self, session: &mut Session, item: &Item) -> usize {
+        if !self.by.needs_only_stacks() || self.by == By::Stack {
+            session.ask(item.node);
+            return self.find_key(item, None);
+        }
+        if let Some(&at) = self.nodes.get(&item.node) {
+            return at;
+        }
+        let site = session.site(item.node);
+        let frame = site.as_ref().map(Arc::as_ptr);
+        let at = match self.sites.get(&frame) {
+            Some(&at) => at,
+            None => self.find_key(item, site.as_deref()),
+        };
+        self.sites.insert(frame, at);
+        self.nodes.insert(item.node, at);
+        at
+    }
+
+    fn find_key(&mut self, item: &Item, site: Option<&Frame>) -> usize {
+        let key = key(item, self.by, site, &self.phases);
+        if let Some(&at) = self.keys.get(&key) {
+            return at;
+        }
+        let at = self.sums.len();
+        self.keys.insert(key.clone(), at);
+        self.sums.push(Sum { key, total: Item::default(), node: item.node, most: 0 });
+        at
+    }
+}
+
 /// Puts items together, most bytes first (then most blocks, then by label).
 /// Items without blocks do not count.
 pub fn group(session: &mut Session, items: impl IntoIterator<Item = Item>, by: By) -> Vec<Group> {
-    struct Sum {
-        group: Group,
-        most: u64,
-    }
-    let phases = Phases::of(session.facts());
-    let mut sums: FxHashMap<Key, Sum> = FxHashMap::default();
-    for item in items {
-        if item.blocks == 0 {
-            continue;
-        }
-        let stack = session.stack(item.node);
-        let sum = sums.entry(key(&item, by, &stack, &phases)).or_insert_with(|| Sum {
-            group: Group {
-                label: String::new(),
-                bytes: 0,
-                blocks: 0,
-                allocations: 0,
-                variance: 0,
-                counts: Counts::default(),
-                node: item.node,
-                stack: Arc::clone(&stack),
-            },
-            most: 0,
-        });
-        sum.group.bytes = sum.group.bytes.saturating_add(item.bytes);
-        sum.group.blocks += item.blocks;
-        sum.group.allocations += item.allocations;
-        sum.group.variance = sum.group.variance.saturating_add(item.variance);
-        sum.group.counts.add(&item.counts);
+    let mut sums = Sums {
+        by,
+        phases: Phases::of(session.facts()),
+        sums: Vec::new(),
+        keys: FxHashMap::default(),
+        nodes: FxHashMap::default(),
+        sites: FxHashMap::default(),
+    };
+    for item in items.into_iter().filter(|item| item.blocks > 0) {
+        let at = sums.find(session, &item);
+        let Some(sum) = sums.sums.get_mut(at) else { continue };
+        let total = &mut sum.total;
+        total.bytes = total.bytes.saturating_add(item.bytes);
+        total.blocks += item.blocks;
+        total.allocations += item.allocations;
+        total.variance = total.variance.saturating_add(item.variance);
+        total.counts.add(&item.counts);
         if item.bytes > sum.most {
-            sum.most = item.bytes;
-            sum.group.node = item.node;
-            sum.group.stack = stack;
+            (sum.most, sum.node) = (item.bytes, item.node);
         }
     }
     let mut groups: Vec<Group> = sums
+        .sums
         .into_iter()
-        .map(|(key, sum)| Group { label: label(session, by, &key, &sum.group.stack), ..sum.group })
+        .map(|Sum { key, total, node, .. }| {
+            let stack = session.stack(node);
+            Group {
+                label: label(session, by, &key, &stack),
+                bytes: total.bytes,
+                blocks: total.blocks,
+                allocations: total.allocations,
+                variance: total.variance,
+                counts: total.counts,
+                node,
+                stack,
+            }
+        })
         .collect();
     groups.sort_by(largest_first);
     groups
@@ -402,8 +456,8 @@ fn largest_first(a: &Group, b: &Group) -> std::cmp::Ordering {
         .then(a.node.cmp(&b.node))
 }
 
-fn key(item: &Item, by: By, stack: &Stack, phases: &Phases) -> Key {
-    let site = stack.site();
+/// What an item has in common with others; `site` is that of its stack.
+fn key(item: &Item, by: By, site: Option<&Frame>, phases: &Phases) -> Key {
     let text = |text: Option<&str>| Key::Text(text.unwrap_or("[unknown]").to_string());
     match by {
         By::Site => Key::Text(site.map_or_else(
@@ -426,7 +480,7 @@ fn key(item: &Item, by: By, stack: &Stack, phases: &Phases) -> Key {
 
 /// What the group of an item is called.
 pub(crate) fn label_of(session: &Session, item: &Item, by: By, stack: &Stack, phases: &Phases) -> String {
-    label(session, by, &key(item, by, stack, phases), stack)
+    label(session, by, &key(item, by, stack.site(), phases), stack)
 }
 
 fn label(session: &Session, by: By, key: &Key, stack: &Stack) -> String {

@@ -2,12 +2,14 @@
 
 mod at;
 pub mod made;
+mod node_set;
 mod recorded;
+mod stacks;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_event::node::{Node, NodeId, ROOT, Truncation};
+use highwater_event::node::NodeId;
 use highwater_replay::{Evidence, Options, Outcome, Until};
 use highwater_symbols::{ModuleId, Symbolizer};
 use highwater_trace::model::{End, Mark, Meta, ModuleDef, NodeDef, RssSample, Step, ThreadDef, ThreadNo};
@@ -18,11 +20,9 @@ use rustc_hash::FxHashMap;
 use crate::inlining::Inlining;
 use crate::instant::Instant;
 use crate::modes::Modes;
-use crate::site;
-use crate::stack::{Frame, Stack, pseudo};
-
-/// Frames of a stack that are resolved; no agent walks as many.
-const MAX_FRAMES: usize = 1 << 17;
+use crate::stack::{Frame, Stack};
+use node_set::NodeSet;
+use stacks::Place;
 
 /// Why a question cannot be answered.
 #[derive(Debug, thiserror::Error)]
@@ -241,7 +241,8 @@ pub struct Session {
     names: Names,
     stacks: FxHashMap<NodeId, Arc<Stack>>,
     /// The frames that are shown of an address in a module.
-    places: FxHashMap<(u16, u64), Arc<[Arc<Frame>]>>,
+    places: FxHashMap<(u16, u64), Place>,
+    asked: NodeSet,
     replay: Options,
     inlining: Inlining,
     /// Found or read once.
@@ -290,6 +291,7 @@ impl Session {
             names,
             stacks: FxHashMap::default(),
             places: FxHashMap::default(),
+            asked: NodeSet::default(),
             replay: Options { sample, ..options.replay },
             inlining: options.inlining,
             outcome: None,
@@ -398,104 +400,6 @@ impl Session {
         Err(QueryError::Usage(text))
     }
 
-    /// The stack that a node stands for, with names. Kept, so asking again is
-    /// cheap.
-    pub fn stack(&mut self, node: NodeId) -> Arc<Stack> {
-        if let Some(stack) = self.stacks.get(&node) {
-            return Arc::clone(stack);
-        }
-        let stack = Arc::new(self.resolve(node));
-        self.stacks.insert(node, Arc::clone(&stack));
-        stack
-    }
-
-    /// Why the stack of `node` is not complete, if it is not; needs no names.
-    pub fn truncation(&self, node: NodeId) -> Option<Truncation> {
-        let mut id = node;
-        if id == ROOT {
-            return Some(Truncation::NotTaken);
-        }
-        for _ in 0..MAX_FRAMES {
-            let Some(def) = self.source.node(id) else { return Some(Truncation::BadStack) };
-            if def.module == Node::MARKER_MODULE {
-                return Some(Truncation::from_u8(def.pc as u8).unwrap_or(Truncation::BadStack));
-            }
-            if def.parent == ROOT {
-                return None;
-            }
-            id = def.parent;
-        }
-        Some(Truncation::TooDeep)
-    }
-
-    fn resolve(&mut self, node: NodeId) -> Stack {
-        let mut frames = Vec::new();
-        let mut truncated = None;
-        let mut id = node;
-        for _ in 0..MAX_FRAMES {
-            if id == ROOT {
-                break;
-            }
-            let Some(def) = self.source.node(id) else {
-                // Its definition was damaged.
-                truncated = Some(Truncation::BadStack);
-                frames.push(Arc::new(pseudo("truncated: the trace lost the rest")));
-                break;
-            };
-            if def.module == Node::MARKER_MODULE {
-                let reason = Truncation::from_u8(def.pc as u8);
-                truncated = Some(reason.unwrap_or(Truncation::BadStack));
-                let reason = reason.map_or("unknown reason", Truncation::name);
-                frames.push(Arc::new(pseudo(&format!("truncated: {reason}"))));
-                // The outer frames of a stack that --depth has cut are there.
-                id = def.parent;
-                continue;
-            }
-            let place = (def.module, def.pc);
-            match self.places.get(&place) {
-                Some(there) => frames.extend_from_slice(there),
-                None => {
-                    let all = self.frames(def.module, def.pc);
-                    let there: Arc<[Arc<Frame>]> = match self.inlining {
-                        Inlining::Shown => all.iter().cloned().map(Arc::new).collect(),
-                        _ => self.inlining.apply(&all).into_iter().map(Arc::new).collect(),
-                    };
-                    frames.extend_from_slice(&there);
-                    self.places.insert(place, there);
-                }
-            }
-            id = def.parent;
-        }
-        if node == ROOT {
-            truncated = Some(Truncation::NotTaken);
-            frames.push(Arc::new(pseudo(Truncation::NotTaken.name())));
-        }
-        frames.shrink_to_fit();
-        Stack { site: site::choose(&frames), frames, truncated }
-    }
-
-    fn frames(&mut self, module: u16, pc: u64) -> Arc<[Frame]> {
-        match &mut self.names {
-            // Every address of a stack is a return address.
-            Names::Symbols { symbolizer, modules, given } => {
-                match (given.get(&(module, pc)), modules.get(&module)) {
-                    (Some(frames), _) => Arc::clone(frames),
-                    (None, Some(&id)) => symbolizer.frames(id, pc, true),
-                    (None, None) => symbolizer.frames_no_module(pc, true),
-                }
-            }
-            Names::Made(names) => match names.get(&pc) {
-                Some(frames) => Arc::clone(frames),
-                None => Arc::new([Frame {
-                    address: pc,
-                    function: None,
-                    module: "[unknown]".into(),
-                    ..pseudo("")
-                }]),
-            },
-        }
-    }
-
     /// Which module's data an address lies in, and the variable that holds it
     /// with the offset in it, where its symbol table says so.
     pub fn data(&mut self, addr: u64) -> Option<(String, Option<(String, u64)>)> {
@@ -524,25 +428,6 @@ impl Session {
 mod tests {
     use super::made::Made;
     use super::*;
-    use crate::stack::is_pseudo;
-
-    #[test]
-    fn a_truncated_stack_says_why_in_its_last_frame() {
-        let mut session = Made::default()
-            .truncated(1, Truncation::NoUnwindInfo)
-            .node(2, 1, "outer", "a.c", 1)
-            .node(3, 2, "inner", "a.c", 2)
-            .node(4, 0, "main", "a.c", 3)
-            .session();
-        let stack = session.stack(3);
-        let names: Vec<_> = stack.frames.iter().map(|frame| frame.function.as_deref().unwrap()).collect();
-        assert_eq!(names, ["inner", "outer", "[truncated: no unwind information for the address]"]);
-        assert_eq!(stack.site, 0);
-        assert_eq!(session.truncation(3), Some(Truncation::NoUnwindInfo));
-        assert_eq!(session.truncation(4), None);
-        assert_eq!(session.truncation(99), Some(Truncation::BadStack));
-        assert!(is_pseudo(&session.stack(0).frames[0]));
-    }
 
     #[test]
     fn marks_and_the_peak_are_instants() {

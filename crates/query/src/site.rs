@@ -226,11 +226,15 @@ fn is_library(frame: &Frame) -> bool {
     is_forwarder(&bare) || LIBRARY_PREFIXES.iter().any(|prefix| bare.starts_with(prefix))
 }
 
+/// The number of the first frame that the user wrote.
+pub fn first_of_user<F: Borrow<Frame>>(frames: &[F]) -> Option<usize> {
+    frames.iter().map(F::borrow).position(|frame| !is_pseudo(frame) && !is_library(frame))
+}
+
 /// The number of the frame that matters, of frames innermost first; 0 for an
 /// empty stack.
 pub fn choose<F: Borrow<Frame>>(frames: &[F]) -> usize {
-    let mut all = frames.iter().map(F::borrow);
-    if let Some(at) = all.position(|frame| !is_pseudo(frame) && !is_library(frame)) {
+    if let Some(at) = first_of_user(frames) {
         return at;
     }
     // All of it is library code (a runtime's own start-up): the innermost frame

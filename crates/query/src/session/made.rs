@@ -134,6 +134,7 @@ impl Made {
             names: Names::Made(self.names),
             stacks: FxHashMap::default(),
             places: FxHashMap::default(),
+            asked: Default::default(),
             replay: Options { sample, ..Options::default() },
             inlining: Inlining::Shown,
             outcome: None,

@@ -93,6 +93,7 @@ impl Session {
             names,
             stacks: FxHashMap::default(),
             places: FxHashMap::default(),
+            asked: Default::default(),
             replay: options.replay,
             inlining: options.inlining,
             outcome: None,
