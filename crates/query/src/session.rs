@@ -23,6 +23,7 @@ use crate::modes::Modes;
 use crate::stack::{Frame, Stack};
 use node_set::NodeSet;
 use stacks::Place;
+pub(crate) use stacks::Truncations;
 
 /// Why a question cannot be answered.
 #[derive(Debug, thiserror::Error)]

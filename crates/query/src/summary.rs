@@ -5,7 +5,7 @@ use highwater_replay::{Outcome, Totals, Until};
 use highwater_trace::model::EndedHow;
 
 use crate::modes::Modes;
-use crate::session::Session;
+use crate::session::{Session, Truncations};
 
 /// What `stats` shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,9 +130,9 @@ impl Stats {
             modes: session.modes(),
             ..Stats::default()
         };
-        for (node, allocations) in sites {
-            match session.truncation(node) {
-                _ if allocations == 0 => {}
+        let mut known = Truncations::new(session);
+        for (node, allocations) in sites.filter(|(_, allocations)| *allocations > 0) {
+            match known.of(node) {
                 None => stats.stacks_complete += allocations,
                 Some(reason) => {
                     stats.stacks_truncated += allocations;

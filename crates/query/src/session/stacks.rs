@@ -20,6 +20,83 @@ pub(super) struct Place {
     of_user: Option<usize>,
 }
 
+/// Nodes of which [`Truncations`] remembers something: more than an agent makes.
+const REMEMBERED: usize = 1 << 24;
+
+/// Why stacks are not complete, of many: what they have in common is looked at once.
+pub(crate) struct Truncations<'a> {
+    session: &'a Session,
+    /// By node; without frames where it is not known.
+    known: Vec<Known>,
+    path: Vec<NodeId>,
+}
+
+/// How the stack of a node ends.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// Its frames, the node of a truncation and one that is lost included.
+    frames: u32,
+    truncation: Option<Truncation>,
+}
+
+impl<'a> Truncations<'a> {
+    /// Nothing is known yet.
+    pub fn new(session: &'a Session) -> Truncations<'a> {
+        Truncations { session, known: Vec::new(), path: Vec::new() }
+    }
+
+    /// [`Session::truncation`]
+    pub fn of(&mut self, node: NodeId) -> Option<Truncation> {
+        if node == ROOT {
+            return Some(Truncation::NotTaken);
+        }
+        self.path.clear();
+        let (mut id, complete) = (node, Known::default());
+        let end = loop {
+            if let Some(known) = self.known.get(id as usize).filter(|known| known.frames > 0) {
+                break *known;
+            }
+            if self.path.len() >= MAX_FRAMES {
+                return Some(Truncation::TooDeep);
+            }
+            self.path.push(id);
+            let Some(def) = self.session.source.node(id) else {
+                break Known { truncation: Some(Truncation::BadStack), ..complete };
+            };
+            if def.module == Node::MARKER_MODULE {
+                let reason = Truncation::from_u8(def.pc as u8).unwrap_or(Truncation::BadStack);
+                break Known { truncation: Some(reason), ..complete };
+            }
+            if def.parent == ROOT {
+                break complete;
+            }
+            id = def.parent;
+        };
+        let frames = end.frames as usize + self.path.len();
+        if frames > MAX_FRAMES {
+            return Some(Truncation::TooDeep);
+        }
+        self.remember(Known { frames: frames as u32, ..end });
+        end.truncation
+    }
+
+    /// All nodes on the path end so; `first` is what is known of the first of them.
+    fn remember(&mut self, first: Known) {
+        for (above, &id) in (0u32..).zip(&self.path) {
+            let at = id as usize;
+            if at >= REMEMBERED {
+                continue;
+            }
+            if at >= self.known.len() {
+                self.known.resize((at + 1).next_power_of_two(), Known::default());
+            }
+            if let Some(known) = self.known.get_mut(at) {
+                *known = Known { frames: first.frames.saturating_sub(above), ..first };
+            }
+        }
+    }
+}
+
 impl Session {
     /// The stack that a node stands for, with names. Kept, so asking again is
     /// cheap.
@@ -34,21 +111,7 @@ impl Session {
 
     /// Why the stack of `node` is not complete, if it is not; needs no names.
     pub fn truncation(&self, node: NodeId) -> Option<Truncation> {
-        let mut id = node;
-        if id == ROOT {
-            return Some(Truncation::NotTaken);
-        }
-        for _ in 0..MAX_FRAMES {
-            let Some(def) = self.source.node(id) else { return Some(Truncation::BadStack) };
-            if def.module == Node::MARKER_MODULE {
-                return Some(Truncation::from_u8(def.pc as u8).unwrap_or(Truncation::BadStack));
-            }
-            if def.parent == ROOT {
-                return None;
-            }
-            id = def.parent;
-        }
-        Some(Truncation::TooDeep)
+        Truncations::new(self).of(node)
     }
 
     fn resolve(&mut self, node: NodeId) -> Stack {
@@ -183,6 +246,43 @@ mod tests {
         assert_eq!(session.truncation(4), None);
         assert_eq!(session.truncation(99), Some(Truncation::BadStack));
         assert!(is_pseudo(&session.stack(0).frames[0]));
+    }
+
+    #[test]
+    fn what_is_remembered_of_truncations_is_what_each_stack_says() {
+        let mut made =
+            Made::default().truncated(1, Truncation::NoUnwindInfo).truncated(2, Truncation::TooDeep);
+        let mut random = 1u64;
+        for node in 3..400u32 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            // Of some the parent is lost.
+            let parent = if node % 40 == 0 { 9_999 } else { (random >> 40) as u32 % node };
+            made = made.node(node, parent, "f", "a.c", 1);
+        }
+        let session = made.session();
+        let mut all = Truncations::new(&session);
+        let mut seen = std::collections::BTreeSet::new();
+        for node in (0..402).chain(0..402) {
+            assert_eq!(all.of(node), session.truncation(node), "{node}");
+            seen.insert(session.truncation(node).map(|reason| reason as u8));
+        }
+        assert_eq!(seen.len(), 5, "{seen:?}");
+    }
+
+    #[test]
+    fn a_long_stack_is_too_deep_whatever_is_remembered_of_its_parts() {
+        let mut made = Made::default();
+        let frames = MAX_FRAMES as u32 + 10;
+        for node in 1..=frames {
+            made = made.node(node, node - 1, "f", "a.c", 1);
+        }
+        let session = made.session();
+        let mut all = Truncations::new(&session);
+        for node in (1..=frames).step_by(MAX_FRAMES / 8).chain([frames - 11, frames - 10, frames - 9, frames])
+        {
+            let wanted = (node > MAX_FRAMES as u32).then_some(Truncation::TooDeep);
+            assert_eq!(all.of(node), wanted, "{node}");
+        }
     }
 
     #[test]
