@@ -176,6 +176,12 @@ impl Cache {
         self.frames.get(..self.len)?.get(index)
     }
 
+    /// The frames from `index` outward, outermost first, and what their steps read.
+    pub(super) fn outward(&self, index: usize) -> Option<(&[Frame], &[Word])> {
+        let frames = self.frames.get(..self.len)?.get(..=index)?;
+        Some((frames, self.words.get(PAD..)?))
+    }
+
     /// Where and what the step out of frame `index` read.
     pub(super) fn words(&self, index: usize) -> &[Word] {
         let from = self.words_below(index);

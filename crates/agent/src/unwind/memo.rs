@@ -77,6 +77,8 @@ struct Entry {
 }
 
 const LIVE_BP: i16 = i16::MIN;
+/// The farthest that a join can lie above the return slot, bytes.
+const MAX_HEIGHT: u64 = 8 * u16::MAX as u64;
 const _: () = assert!(size_of::<Entry>() == 128 && super::cache::FRAMES <= LIVE_BP.unsigned_abs() as usize);
 
 /// Where two stacks differ that were the same so far.
@@ -266,28 +268,31 @@ impl Memo {
         if cache.frame_at(index).is_none_or(|frame| frame.pc != now.pc || frame.sp != now.sp) {
             return;
         }
-        // Entries from join to join, up to a frame that the stack before had, too.
+        // Where the entry was there already, its join was not: the way goes on from
+        // join to join, up to a frame that the stack before had, too.
         let known = cache.depth().saturating_sub(fresh);
         let mut start = now;
-        for _ in 0..HOPS {
+        for hop in 0..HOPS {
             let Some(entry) = Entry::new(cache, index, start) else { return };
             let join = entry.join();
             // SAFETY: the caller's promise, of a caller farther out.
-            unsafe { self.put_one(cache, index, entry, span) };
+            let old = unsafe { self.put_one(cache, index, entry, span) };
             start = entry.joined();
-            if join == index || join < known || !entry.joins_at_its_slot() {
+            let gone = hop > 0 || (old.values, old.offsets) == (entry.values, entry.offsets);
+            if !gone || join == index || join < known || !entry.joins_at_its_slot() {
                 return;
             }
             index = join;
         }
     }
 
-    /// Puts the entry of the cache's frame `index` into the table.
+    /// Puts the entry of the cache's frame `index` into the table. Returns what was found
+    /// in its place.
     ///
     /// # Safety
     /// As [`Memo::node`].
-    unsafe fn put_one(&mut self, cache: &Cache, index: usize, entry: Entry, span: &Span) {
-        let Some(above) = span.above(entry.slot) else { return };
+    unsafe fn put_one(&mut self, cache: &Cache, index: usize, entry: Entry, span: &Span) -> Entry {
+        let Some(above) = span.above(entry.slot) else { return entry };
         self.grow();
         // SAFETY: the caller's promise.
         let mut hash = unsafe { self.hash(entry.start(), above) };
@@ -307,6 +312,7 @@ impl Memo {
             hash = mix(hash ^ value);
         }
         self.entries[self.index(hash)] = entry;
+        old
     }
 
     /// Doubles the table where a quarter of it has been written. What it held
@@ -383,42 +389,61 @@ impl Entry {
         self.offsets[LEAF - 1] + 1 == self.join_sp
     }
 
-    /// The stack from the cache's frame `top` outward, which starts at `now`. The leaf is as long as
-    /// it may be: the farther out the join lies, the longer it stays where it is.
+    /// The stack from the cache's frame `top` outward, which starts at `now`. The leaf is
+    /// as long as it may be: the farther out the join lies, the longer it stays where it is.
     fn new(cache: &Cache, top: usize, now: Registers) -> Option<Entry> {
-        let frame = cache.frame_at(top)?;
+        let (frames, words) = cache.outward(top)?;
+        let first = frames.last()?;
         let slot = now.sp - 8;
-        let mut entry = Entry {
+        let (mut offsets, mut values) = ([0; LEAF], [0; LEAF]);
+        // Places filled, and the one of the outermost return address.
+        let (mut used, mut last) = (0, LEAF - 1);
+        let (mut join, mut frame) = (top, first);
+        while let Some(outer) = frames.get(join.wrapping_sub(1)) {
+            let height = outer.sp.wrapping_sub(slot);
+            let Some(read) = words.get(outer.outer.words()..frame.outer.words()) else { break };
+            // The state of an interrupted frame is never met again.
+            if outer.pc == 0 || used + read.len() > LEAF || height > MAX_HEIGHT {
+                break;
+            }
+            // All words between the slot and the join, and a return address among them.
+            let (mut places, mut inside, mut found) = (height, true, LEAF);
+            for (i, word) in read.iter().enumerate() {
+                let (at, bytes) = ((used + i) % LEAF, word.address.wrapping_sub(slot));
+                places |= bytes;
+                inside &= bytes < height;
+                offsets[at] = (bytes / 8) as u16;
+                values[at] = word.value;
+                found = if word.value == outer.pc { found.min(at) } else { found };
+            }
+            if found == LEAF || !inside || places % 8 != 0 {
+                break;
+            }
+            (used, last, join, frame) = (used + read.len(), found, join - 1, outer);
+        }
+        // Always what they are: we are inside a function with this return slot.
+        offsets[used..].fill(0);
+        values[used..].fill(now.pc);
+        offsets.swap(last, LEAF - 1);
+        values.swap(last, LEAF - 1);
+        let live = if first.outer.live_bp() { LIVE_BP } else { 0 };
+        Some(Entry {
             pc: now.pc,
             slot,
             bp: now.bp,
             join_bp: frame.bp,
             outer: frame.outer,
-            node: frame.outer.node(),
-            join_sp: 1,
-            join: if frame.outer.live_bp() { LIVE_BP } else { 0 },
-            offsets: [0; LEAF],
-            // Always what they are: we are inside a function with this return slot.
-            values: [now.pc; LEAF],
-        };
-        let mut used = 0;
-        let mut join = top;
-        while let Some(outer) = join.checked_sub(1).and_then(|at| cache.frame_at(at)) {
-            let Some(count) = entry.take(cache, join, outer.pc, outer.sp, used) else { break };
-            used += count;
-            join -= 1;
-        }
-        let frame = cache.frame_at(join)?;
-        entry.join |= i16::try_from(join).ok()?;
-        let height = frame.sp.wrapping_sub(slot);
-        entry.join_sp = u16::try_from(height / 8).ok().filter(|_| height.is_multiple_of(8))?;
-        (entry.outer, entry.join_bp) = (frame.outer, frame.bp);
-        Some(entry)
+            node: first.outer.node(),
+            join_sp: (frame.sp.wrapping_sub(slot) / 8) as u16,
+            join: i16::try_from(join).ok()? | live,
+            offsets,
+            values,
+        })
     }
 
     /// Where this stack, which the cache holds from its frame `top` outward, parts from an
-    /// older one with the same innermost frame: the offset of the first word, in the order of the walk, that
-    /// is another one, and what it is here.
+    /// older one with the same innermost frame: the offset of the first word, in the order
+    /// of the walk, that is another one, and what it is here.
     fn parting(&self, cache: &Cache, top: usize, old: &Entry) -> Option<(u16, u64)> {
         let mut index = top + 1;
         while index > self.join() + 1 {
@@ -432,42 +457,5 @@ impl Entry {
             }
         }
         None
-    }
-
-    /// Adds the words that led from frame `index` to the next one outward, which
-    /// starts at `pc` and `sp`, to the `used` ones. `None`, and nothing is added, if
-    /// the leaf must end here.
-    fn take(&mut self, cache: &Cache, index: usize, pc: u64, sp: u64, used: usize) -> Option<usize> {
-        let words = cache.words(index);
-        let count = words.len();
-        // The state of an interrupted frame is never met again.
-        if pc == 0 || used + count > LEAF {
-            return None;
-        }
-        let offset = |address: u64| {
-            let bytes = address.wrapping_sub(self.slot);
-            let inside = address >= self.slot && address < sp && bytes.is_multiple_of(8);
-            u16::try_from(bytes / 8).ok().filter(|_| inside)
-        };
-        if !words.iter().all(|word| offset(word.address).is_some()) {
-            return None;
-        }
-        let last = words.iter().position(|word| word.value == pc)?;
-        // The last place is the return address of the outermost frame so far: it
-        // goes to where the next one is put.
-        let mut at = LEAF - 1 - used;
-        let mut put = |i: usize| {
-            if let (Some(to), Some(value), Some(word)) =
-                (self.offsets.get_mut(at), self.values.get_mut(at), words.get(i))
-            {
-                (*to, *value) = (((word.address - self.slot) / 8) as u16, word.value);
-            }
-            at = at.wrapping_sub(1);
-        };
-        put(last);
-        (0..count).filter(|&i| i != last).for_each(&mut put);
-        self.offsets.swap(LEAF - 1, LEAF - 1 - used);
-        self.values.swap(LEAF - 1, LEAF - 1 - used);
-        Some(count)
     }
 }
