@@ -20,9 +20,10 @@
 //! **Joins that are gone.** Programs work in turns: a statement is parsed, then run,
 //! then the next one parsed. The cache has the stack of the other turn then, and the
 //! join is not in it; but where the walk would go on from there may be in an entry, too.
-//! So a join is looked up like a stack: if its entry's words are what they were, and its
-//! node is the one that lay outward of the first leaf, then the first entry's node is
-//! the answer as soon as the second one's join, or a third one's, is in the cache.
+//! So a join is looked up like a stack. If its node is the one that the entry was made
+//! with, the entry's node is the answer. If it is another one (the same inner functions,
+//! called from elsewhere farther out), there may be an entry of the same leaf under that
+//! node: its place is that of the leaf's hash and the join's node.
 //!
 //! **What is kept.** A stack that is met for the second time lately: where every stack
 //! is new, nothing is written.
@@ -41,7 +42,7 @@ const LEAF: usize = 8;
 /// data. A table begins small, and grows with the misses.
 const ENTRIES: usize = 1024;
 const FIRST_ENTRIES: u32 = 64;
-const BRANCHES: usize = 512;
+const BRANCHES: usize = 2048;
 /// Branches that one look-up follows at the most.
 const LEVELS: usize = 3;
 /// Entries that one look-up follows at the most, from join to join.
@@ -103,6 +104,14 @@ pub struct Memo {
     once: [NodeId; ONCE],
 }
 
+/// The last walk, and what of the stack may be read.
+#[derive(Clone, Copy)]
+struct Last<'a> {
+    cache: &'a Cache,
+    span: &'a Span,
+    epoch: u32,
+}
+
 #[inline(always)]
 fn mix(bits: u64) -> u64 {
     bits.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -141,7 +150,7 @@ impl Memo {
 
     #[inline(always)]
     fn branch(hash: u64) -> usize {
-        const { assert!(BRANCHES == 1 << 9) };
+        const { assert!(BRANCHES == 1 << 11) };
         (hash >> 32) as usize % BRANCHES
     }
 
@@ -185,54 +194,80 @@ impl Memo {
                 (cache.verify(join.outer.words(), slot, above, span) == 0).then_some(entry.node)
             },
             // SAFETY: the caller's promise.
-            _ if differs == 0 => unsafe { self.behind(entry, cache, above, span, epoch) },
+            _ if differs == 0 => unsafe { self.far(Last { cache, span, epoch }, now, None, above, HOPS) },
             _ => None,
         }
     }
 
-    /// The node of `entry`, whose leaf is as it was, but whose join the cache does not
-    /// have: follows the joins' own entries.
+    /// The node of the stack that starts at `now`, where its entry's leaf is as it was, but
+    /// the join is not the one that the entry was made with: looks the join up, in the
+    /// cache or like a stack, and then for the entry of this leaf under that join.
+    ///
+    /// `live`: must the walk outward depend on rbp, must it not, or may it do either?
     ///
     /// # Safety
-    /// As [`Memo::node`].
+    /// As [`Memo::node`]. Words are known to be there up to `above` above the return slot.
     #[cold]
     #[inline(never)]
-    unsafe fn behind(
+    unsafe fn far(
         &self,
-        entry: &Entry,
-        cache: &Cache,
-        mut above: u64,
-        span: &Span,
-        epoch: u32,
+        last: Last,
+        now: Registers,
+        live: Option<bool>,
+        above: u64,
+        hops: usize,
     ) -> Option<NodeId> {
-        let answer = entry.node;
-        let mut at = entry;
-        for _ in 1..HOPS {
-            let now = at.joined();
-            above -= at.height() - 8;
-            // SAFETY: the join's return slot is the leaf's outermost word, or below it:
-            // no farther above than is known.
-            let next = unsafe { self.entry(now, above) }?;
-            // With the same node, and the same need of rbp, it is the stack that the
-            // entry before was made in.
-            if next.node != at.outer.node()
-                || next.live_bp() != at.outer.live_bp()
-                || next.height() - 8 > above
-                // SAFETY: just seen.
-                || unsafe { next.leaf_differs(now) } != 0
-            {
-                return None;
-            }
-            if let Some(join) = cache.frame(next.join(), epoch)
-                && next.join_differs(join) == 0
-            {
-                // SAFETY: the caller's promise.
-                let bad = unsafe { cache.verify(join.outer.words(), now.sp - 8, above, span) };
-                return (bad == 0).then_some(answer);
-            }
-            at = next;
+        // SAFETY: the caller's promise.
+        let hash = unsafe { self.hash(now, above) };
+        // SAFETY: as above.
+        let entry = unsafe { self.unchanged(hash, now, above) }?;
+        if live.is_some_and(|live| entry.live_bp() != live) {
+            return None;
         }
-        None
+        let join = entry.joined();
+        let node = match last.cache.frame(entry.join(), last.epoch) {
+            Some(frame) if entry.joins_at(frame) => {
+                let words = frame.outer.words();
+                // SAFETY: the caller's promise.
+                let bad = unsafe { last.cache.verify(words, now.sp - 8, above, last.span) };
+                (bad == 0).then_some(frame.outer.node())?
+            }
+            // SAFETY: the join's return slot is the leaf's outermost word, or below it: no
+            // farther above than is known.
+            _ if hops > 1 => unsafe {
+                let above = above - (entry.height() - 8);
+                self.far(last, join, Some(entry.outer.live_bp()), above, hops - 1)?
+            },
+            _ => return None,
+        };
+        if node == entry.outer.node() {
+            return Some(entry.node);
+        }
+        // SAFETY: as above.
+        let other = unsafe { self.unchanged(Self::under(hash, node), now, above) }?;
+        let same = other.outer.node() == node
+            && other.outer.live_bp() == entry.outer.live_bp()
+            && other.live_bp() == entry.live_bp()
+            && (other.join_sp, other.joined().pc) == (entry.join_sp, join.pc);
+        same.then_some(other.node)
+    }
+
+    /// The entry of this hash, if it starts at `now` and its leaf is as it was.
+    ///
+    /// # Safety
+    /// As [`Memo::far`].
+    unsafe fn unchanged(&self, hash: u64, now: Registers, above: u64) -> Option<&Entry> {
+        let entry = &self.entries[self.index(hash)];
+        let starts_here = entry.pc == now.pc && entry.slot == now.sp - 8;
+        // SAFETY: the leaf lies below the join's stack pointer, and that is no farther
+        // above than is known.
+        let is = starts_here && entry.height() - 8 <= above && unsafe { entry.leaf_differs(now) } == 0;
+        is.then_some(entry)
+    }
+
+    /// The hash of the leaf of this hash under the join of this node.
+    fn under(hash: u64, join: NodeId) -> u64 {
+        mix(hash ^ u64::from(join))
     }
 
     /// Is the join of the entry of `now` in the cache, and the same?
@@ -297,14 +332,24 @@ impl Memo {
         // SAFETY: the caller's promise.
         let mut hash = unsafe { self.hash(entry.start(), above) };
         let old = self.entries[self.index(hash)];
-        let parting = if old.pc == entry.pc && old.slot == entry.slot {
-            entry.parting(cache, index, &old)
-        } else if old.pc != 0 {
-            // Another stack's place: the return slot's own word leads to a second
-            // one, which is taken if it is free.
+        // Where a place is another stack's, there is a second one. It is taken if it is free,
+        // and every other time if the table cannot grow. (Two stacks of one place would else
+        // put each other out for ever.)
+        let turn = self.mask as usize == ENTRIES - 1 && self.written.is_multiple_of(2);
+        let parting = if old.pc != entry.pc || old.slot != entry.slot {
+            // The return slot's own word leads to it.
             let second = self.entries[self.index(mix(hash ^ entry.pc))];
-            (second.pc == 0).then_some((0, entry.pc))
+            (old.pc != 0 && (second.pc == 0 || turn)).then_some((0, entry.pc))
+        } else if (old.values, old.offsets) != (entry.values, entry.offsets) {
+            entry.parting(cache, index, &old)
         } else {
+            // The same leaf: its join leads to it, if that is another one.
+            let under = Self::under(hash, entry.outer.node());
+            let second = self.entries[self.index(under)];
+            let ours = second.pc == entry.pc && second.slot == entry.slot;
+            if old.outer != entry.outer && old.join_sp == entry.join_sp && (second.pc == 0 || ours || turn) {
+                hash = under;
+            }
             None
         };
         if let Some((offset, value)) = parting {
@@ -381,6 +426,15 @@ impl Entry {
             | join.outer.differs(self.outer)
             | join.sp ^ (self.slot + self.height())
             | join.pc ^ self.values[LEAF - 1]
+    }
+
+    /// Has this frame of the cache the state of the join? (What lies outward of it may be
+    /// another stack.)
+    fn joins_at(&self, frame: &Frame) -> bool {
+        let join = self.joined();
+        (frame.pc, frame.sp) == (join.pc, join.sp)
+            && frame.outer.live_bp() == self.outer.live_bp()
+            && (frame.bp == join.bp || !frame.outer.live_bp())
     }
 
     /// Does the join's return address lie right below its stack pointer, as that of a
