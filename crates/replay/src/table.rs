@@ -92,14 +92,20 @@ impl Slab {
     }
 
     /// A place that was never used.
-    #[cold]
+    #[inline]
     fn extend(&mut self) -> u32 {
         let at = self.used;
         if at as usize / CHUNK >= self.chunks.len() {
-            self.chunks.push(boxed(Block::EMPTY));
+            self.add_chunk();
         }
         self.used += 1;
         at
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_chunk(&mut self) {
+        self.chunks.push(boxed(Block::EMPTY));
     }
 }
 
@@ -200,13 +206,15 @@ impl Table {
     /// Puts in many blocks. No two of them, and none that lives here, may have an address
     /// in common: nothing is looked for.
     pub fn put_new(&mut self, blocks: &[Fields]) {
-        for piece in blocks.chunks(AHEAD) {
-            let mut keys = [Key::default(); AHEAD];
-            for (key, fields) in keys.iter_mut().zip(piece) {
-                *key = self.key(fields.addr);
-                self.prefetch_index(key);
-            }
-            for (key, fields) in keys.iter().zip(piece) {
+        let mut keys = [[Key::default(); AHEAD]; 2];
+        let (mut pieces, mut next) = (blocks.chunks(AHEAD), 0);
+        let mut piece = pieces.next().unwrap_or_default();
+        self.look_for_new(piece, &mut keys[0]);
+        while !piece.is_empty() {
+            let later = pieces.next().unwrap_or_default();
+            next ^= 1;
+            self.look_for_new(later, &mut keys[next]);
+            for (key, fields) in keys[next ^ 1].iter().zip(piece) {
                 let there = &mut self.young[young(fields.addr)];
                 if there.addr() == fields.addr {
                     // A vacant place must not say any more that it is not in the index. No
@@ -218,6 +226,17 @@ impl Table {
                 let slab = &self.slab;
                 self.index.insert(key, at, |at| Hash::new(slab.get(at).addr()));
             }
+            piece = later;
+        }
+    }
+
+    /// Finds the keys of some addresses, and asks for the memory of the index in which they
+    /// will stand.
+    #[inline(always)]
+    fn look_for_new(&self, blocks: &[Fields], keys: &mut [Key; AHEAD]) {
+        for (key, fields) in keys.iter_mut().zip(blocks) {
+            *key = self.key(fields.addr);
+            self.prefetch_index(key);
         }
     }
 

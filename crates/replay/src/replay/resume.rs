@@ -41,10 +41,13 @@ const MANY: usize = 20_000;
 /// Parts that may wait between the two threads.
 const WAITING: usize = 4;
 
+/// Blocks that are taken in at once: they stay in the nearest caches meanwhile.
+const AT_ONCE: usize = 512;
+
 /// What was restored of a keyframe so far.
 #[derive(Default)]
 struct Restoring {
-    /// The present part.
+    /// The present blocks.
     fields: Vec<Fields>,
     /// The greatest address.
     highest: Option<u64>,
@@ -160,19 +163,23 @@ impl Replay {
 
     /// Some of the blocks that lived at a keyframe.
     fn restore(&mut self, blocks: &[Stored], restoring: &mut Restoring) {
+        for blocks in blocks.chunks(AT_ONCE) {
+            self.restore_some(blocks, restoring);
+        }
+    }
+
+    fn restore_some(&mut self, blocks: &[Stored], restoring: &mut Restoring) {
         let Restoring { fields, highest } = restoring;
         fields.clear();
-        for block in blocks {
-            fields.push(Fields {
-                addr: block.addr,
-                size: block.size.min(MAX_SIZE),
-                ns: block.ns.min(MAX_NS),
-                seqno: block.seqno.min(MAX_SEQNO),
-                thread: self.thread(block.thread),
-                api: block.api as u8,
-                site: self.site_at(block.node),
-            });
-        }
+        fields.extend(blocks.iter().map(|block| Fields {
+            addr: block.addr,
+            size: block.size.min(MAX_SIZE),
+            ns: block.ns.min(MAX_NS),
+            seqno: block.seqno.min(MAX_SEQNO),
+            thread: self.thread(block.thread),
+            api: block.api as u8,
+            site: self.site_at(block.node),
+        }));
         // Keyframes have blocks by address; behind all that are there nothing is in the way.
         let rising = fields.is_sorted_by(|a, b| a.addr < b.addr);
         if rising && fields.first().is_some_and(|first| highest.is_none_or(|last| last < first.addr)) {
@@ -183,8 +190,9 @@ impl Replay {
         }
         let last = fields.iter().map(|fields| fields.addr).max();
         *highest = last.max(*highest);
-        let usable = blocks.iter().filter_map(|block| Some((block.seqno.min(MAX_SEQNO), block.usable?)));
-        self.usable.extend(usable);
+        for block in blocks.iter().filter(|block| block.usable.is_some()) {
+            self.usable.extend(block.usable.map(|usable| (block.seqno.min(MAX_SEQNO), usable)));
+        }
         for fields in fields {
             self.count_restored(fields);
         }
