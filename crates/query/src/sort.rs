@@ -282,6 +282,9 @@ fn api_ranks() -> [u8; 64] {
     ranks
 }
 
+/// So many more than twice those that are wanted are kept before some are left out.
+const SPARE: usize = 256;
+
 /// Brings the `first` least of a list to its front, in order. What is sorted is each
 /// one's `strongest` number beside its place; the elements, many times as long, are
 /// looked at where two have the same, and moved once.
@@ -297,16 +300,26 @@ fn arrange<T: Copy>(
             _ => Ordering::Equal,
         })
     };
-    let mut order: Vec<(u64, usize)> =
-        list.iter().enumerate().map(|(at, element)| (strongest(element), at)).collect();
-    let first = first.min(order.len());
-    if first < order.len() / 2 {
-        if let Some(last) = first.checked_sub(1) {
-            order.select_nth_unstable_by(last, compare);
+    let all = list.iter().enumerate().map(|(at, element)| (strongest(element), at));
+    let mut order: Vec<(u64, usize)> = Vec::new();
+    if first < list.len() / 2 {
+        // The best so far, some of them too many: what is above `bound` is behind all of them.
+        let mut bound = u64::MAX;
+        for one in all.filter(|_| first > 0) {
+            if one.0 > bound {
+                continue;
+            }
+            order.push(one);
+            if order.len() >= 2 * first + SPARE {
+                bound = order.select_nth_unstable_by(first - 1, compare).1.0;
+                order.truncate(first);
+            }
         }
-        order.truncate(first);
+    } else {
+        order.extend(all);
     }
     order.sort_unstable_by(compare);
+    order.truncate(first);
     if order.len() == list.len() {
         let sorted: Vec<T> = order.iter().filter_map(|(_, at)| list.get(*at).copied()).collect();
         list.copy_from_slice(&sorted);
@@ -421,11 +434,13 @@ mod tests {
             (random >> 33) % limit
         };
         for round in 0..2_000 {
+            // Of some so many that those behind the first are left out on the way.
+            let (most, few) = if round % 10 == 0 { (3_000, 1 + round % 700) } else { (60, 70) };
             let list: Vec<(u64, u64, u64)> =
-                (0..below(60)).map(|at| (below(1 + round % 9), below(4), at)).collect();
+                (0..below(most)).map(|at| (below(1 + round % 9 * most / 60), below(4), at)).collect();
             let mut sorted = list.clone();
             sorted.sort_unstable();
-            let first = below(70) as usize;
+            let first = below(few) as usize;
             let mut ours = list.clone();
             arrange(&mut ours, first, |one| one.0, |a, b| a.cmp(b));
             let shown = first.min(list.len());

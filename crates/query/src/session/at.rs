@@ -330,7 +330,10 @@ impl Session {
     /// # Errors
     /// The file cannot be read.
     pub fn alive_at(&mut self, until: Until) -> Result<Vec<LiveBlock>, QueryError> {
-        Ok(self.heap_at(until)?.live().collect())
+        let heap = self.heap_at(until)?;
+        let mut blocks = Vec::with_capacity(heap.live_count());
+        blocks.extend(heap.live());
+        Ok(blocks)
     }
 
     fn heap_at(&mut self, until: Until) -> Result<Replay, QueryError> {
