@@ -190,9 +190,12 @@ impl Memo {
         let join = cache.frame(entry.join(), epoch);
         match join {
             // SAFETY: the caller's promise.
-            Some(join) if differs | entry.join_differs(join) == 0 => unsafe {
-                (cache.verify(join.outer.words(), slot, above, span) == 0).then_some(entry.node)
-            },
+            Some(join)
+                if differs | entry.join_differs(join) == 0
+                    && unsafe { cache.verify(join.outer.words(), slot, above, span) } == 0 =>
+            {
+                Some(entry.node)
+            }
             // SAFETY: the caller's promise.
             _ if differs == 0 => unsafe { self.far(Last { cache, span, epoch }, now, None, above, HOPS) },
             _ => None,
@@ -225,20 +228,20 @@ impl Memo {
             return None;
         }
         let join = entry.joined();
-        let node = match last.cache.frame(entry.join(), last.epoch) {
-            Some(frame) if entry.joins_at(frame) => {
-                let words = frame.outer.words();
-                // SAFETY: the caller's promise.
-                let bad = unsafe { last.cache.verify(words, now.sp - 8, above, last.span) };
-                (bad == 0).then_some(frame.outer.node())?
-            }
+        let there = last.cache.frame(entry.join(), last.epoch).filter(|frame| {
+            let words = frame.outer.words();
+            // SAFETY: the caller's promise.
+            entry.joins_at(frame) && unsafe { last.cache.verify(words, now.sp - 8, above, last.span) } == 0
+        });
+        let node = match there {
+            Some(frame) => frame.outer.node(),
             // SAFETY: the join's return slot is the leaf's outermost word, or below it: no
             // farther above than is known.
-            _ if hops > 1 => unsafe {
+            None if hops > 1 => unsafe {
                 let above = above - (entry.height() - 8);
                 self.far(last, join, Some(entry.outer.live_bp()), above, hops - 1)?
             },
-            _ => return None,
+            None => return None,
         };
         if node == entry.outer.node() {
             return Some(entry.node);

@@ -346,31 +346,18 @@ fn memo_and_cache_say_what_a_plain_walk_says() {
     );
 }
 
-/// A database parses a statement, runs it and parses the next: the stack that the cache
-/// has is always the other turn's. Each event was a walk of a dozen frames.
-#[test]
-fn stacks_of_turns_are_known_though_the_cache_has_the_other_one() {
+/// The walks of eight rounds of events in three places of each turn, each compared with
+/// a plain walk.
+fn walks_of_rounds(program: &mut Program, turns: &[(Vec<u64>, Vec<Registers>)]) -> [u32; 8] {
     let shared = shared();
     let (memo, cache, edges, scratch) = state();
     cache.clear();
     memo.clear();
-    let mut program = Program::new(7);
-    program.call(1, 0);
-    program.call(4, 0);
-    let base = (program.memory.clone(), program.frames.clone());
-    let turns = [[8, 3, 5, 9], [2, 16, 12, 1], [17, 10, 4, 11]].map(|functions| {
-        program.memory.copy_from_slice(&base.0);
-        program.frames.clone_from(&base.1);
-        for which in 0..14 {
-            program.call(functions[which % 4], which as u64 % 2);
-        }
-        (program.memory.clone(), program.frames.clone())
-    });
     let mut span = Span::default();
     let mut frames = vec![0; walk::MAX_FRAMES];
     let mut walks_of_a_round = [0; 8];
     for walks in &mut walks_of_a_round {
-        for (memory, callers) in &turns {
+        for (memory, callers) in turns {
             for function in [0, 8, 16] {
                 program.memory.copy_from_slice(memory);
                 program.frames.clone_from(callers);
@@ -383,9 +370,9 @@ fn stacks_of_turns_are_known_though_the_cache_has_the_other_one() {
                 let node = known.unwrap_or_else(|| {
                     *walks += 1;
                     let mut tally = Tally::default();
+                    let limit = usize::MAX;
                     // SAFETY: as above.
                     unsafe {
-                        let limit = usize::MAX;
                         let node = cache.walk(shared, now, &mut span, scratch, edges, limit, 1, &mut tally);
                         memo.keep(cache, now, node, tally.fresh as usize, &span);
                         node
@@ -395,8 +382,51 @@ fn stacks_of_turns_are_known_though_the_cache_has_the_other_one() {
             }
         }
     }
-    assert_eq!(walks_of_a_round[0], 9, "nothing is known yet: {walks_of_a_round:?}");
-    assert_eq!(walks_of_a_round[5..], [0; 3], "{walks_of_a_round:?}");
+    walks_of_a_round
+}
+
+/// A database parses a statement, runs it and parses the next: the stack that the cache
+/// has is always the other turn's. Each event was a walk of a dozen frames.
+#[test]
+fn stacks_of_turns_are_known_though_the_cache_has_the_other_one() {
+    let mut program = Program::new(7);
+    program.call(1, 0);
+    program.call(4, 0);
+    let base = (program.memory.clone(), program.frames.clone());
+    let turns = [[8, 3, 5, 9], [2, 16, 12, 1], [17, 10, 4, 11]].map(|functions| {
+        program.memory.copy_from_slice(&base.0);
+        program.frames.clone_from(&base.1);
+        for which in 0..14 {
+            program.call(functions[which % 4], which as u64 % 2);
+        }
+        (program.memory.clone(), program.frames.clone())
+    });
+    let walks = walks_of_rounds(&mut program, &turns);
+    assert_eq!(walks[0], 9, "nothing is known yet: {walks:?}");
+    assert_eq!(walks[5..], [0; 3], "{walks:?}");
+}
+
+/// The same inner functions under callers that differ farther out: their stacks have one
+/// leaf, and each took the other's entry.
+#[test]
+fn stacks_that_differ_beyond_their_leaf_do_not_put_each_other_out() {
+    let mut program = Program::new(8);
+    program.call(1, 0);
+    let base = (program.memory.clone(), program.frames.clone());
+    // Frames of one size and one shape, so all the rest lies where it lay.
+    let turns = [1, 16].map(|function| {
+        program.memory.copy_from_slice(&base.0);
+        program.frames.clone_from(&base.1);
+        program.call(function, u64::from(function == 16));
+        program.call(function, 1);
+        for which in 0..14 {
+            program.call(8, which % 2);
+        }
+        (program.memory.clone(), program.frames.clone())
+    });
+    let walks = walks_of_rounds(&mut program, &turns);
+    assert_eq!(walks[0], 6, "nothing is known yet: {walks:?}");
+    assert_eq!(walks[5..], [0; 3], "{walks:?}");
 }
 
 /// A saved rbp of 0 and a rule that looks eight bytes below it: the sum that should
