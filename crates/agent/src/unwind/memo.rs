@@ -47,8 +47,11 @@ const BRANCHES: usize = 2048;
 const LEVELS: usize = 3;
 /// Entries that one look-up follows at the most, from join to join.
 const HOPS: usize = 4;
-/// Nodes that are remembered as met once.
-const ONCE: usize = 1024;
+/// Sets of nodes that are remembered as met once.
+const ONCE: usize = 256;
+/// Nodes of a set: with one alone, two stacks that take turns there would be met for the
+/// first time for ever.
+const WAYS: usize = 4;
 
 /// One stack. Offsets count from the entry point's return slot.
 #[derive(Clone, Copy)]
@@ -101,7 +104,7 @@ pub struct Memo {
     written: u32,
     branches: [Branch; BRANCHES],
     entries: [Entry; ENTRIES],
-    once: [NodeId; ONCE],
+    once: [[NodeId; WAYS]; ONCE],
 }
 
 /// The last walk, and what of the stack may be read.
@@ -189,9 +192,9 @@ impl Memo {
         let differs = unsafe { entry.leaf_differs(now) };
         let join = cache.frame(entry.join(), epoch);
         match join {
-            // SAFETY: the caller's promise.
             Some(join)
                 if differs | entry.join_differs(join) == 0
+                    // SAFETY: the caller's promise.
                     && unsafe { cache.verify(join.outer.words(), slot, above, span) } == 0 =>
             {
                 Some(entry.node)
@@ -291,13 +294,22 @@ impl Memo {
     /// As [`Memo::node`].
     #[inline(always)]
     pub unsafe fn keep(&mut self, cache: &Cache, now: Registers, node: NodeId, fresh: usize, span: &Span) {
-        let once = &mut self.once[node as usize % ONCE];
-        if *once != node {
-            *once = node;
+        if !self.met(node) {
             return;
         }
         // SAFETY: the caller's promise.
         unsafe { self.put(cache, now, fresh, span) }
+    }
+
+    /// Was this node met lately? From now on it was.
+    #[inline(always)]
+    pub(super) fn met(&mut self, node: NodeId) -> bool {
+        let once = &mut self.once[node as usize % ONCE];
+        let met = once.contains(&node);
+        if !met {
+            *once = [node, once[0], once[1], once[2]];
+        }
+        met
     }
 
     #[inline(never)]

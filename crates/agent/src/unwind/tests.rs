@@ -429,6 +429,18 @@ fn stacks_that_differ_beyond_their_leaf_do_not_put_each_other_out() {
     assert_eq!(walks[5..], [0; 3], "{walks:?}");
 }
 
+/// A stack is kept when it is met for the second time lately: two whose nodes have one
+/// place among those met once pushed each other out, and neither was ever kept.
+#[test]
+fn stacks_are_met_again_though_their_nodes_share_a_place() {
+    let (memo, ..) = state();
+    for round in 0..3 {
+        for node in [20, 20 + 1024, 20 + 4096] {
+            assert_eq!(memo.met(node), round > 0, "node {node} in round {round}");
+        }
+    }
+}
+
 /// A saved rbp of 0 and a rule that looks eight bytes below it: the sum that should
 /// have found the address too high came out at 0, and the word was read.
 #[test]
