@@ -188,21 +188,29 @@ impl Memo {
         if entry.height() - 8 > above {
             return None;
         }
-        // SAFETY: just seen.
-        let differs = unsafe { entry.leaf_differs(now) };
-        let join = cache.frame(entry.join(), epoch);
-        match join {
-            Some(join)
-                if differs | entry.join_differs(join) == 0
-                    // SAFETY: the caller's promise.
-                    && unsafe { cache.verify(join.outer.words(), slot, above, span) } == 0 =>
-            {
-                Some(entry.node)
-            }
+        if let Some(join) = cache.frame(entry.join(), epoch)
+            // SAFETY: just seen.
+            && unsafe { entry.leaf_differs(now) } | entry.join_differs(join) == 0
             // SAFETY: the caller's promise.
-            _ if differs == 0 => unsafe { self.far(Last { cache, span, epoch }, now, None, above, HOPS) },
-            _ => None,
+            && unsafe { cache.verify(join.outer.words(), slot, above, span) } == 0
+        {
+            return Some(entry.node);
         }
+        // Nothing of the above is handed on, so that it needs no place on the stack.
+        // SAFETY: the caller's promise.
+        unsafe { self.behind(cache, now, span, epoch) }
+    }
+
+    /// [`Memo::far`] of a stack's start.
+    ///
+    /// # Safety
+    /// As [`Memo::node`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn behind(&self, cache: &Cache, now: Registers, span: &Span, epoch: u32) -> Option<NodeId> {
+        let above = span.above(now.sp - 8)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.far(Last { cache, span, epoch }, now, None, above, HOPS) }
     }
 
     /// The node of the stack that starts at `now`, where its entry's leaf is as it was, but
@@ -213,8 +221,6 @@ impl Memo {
     ///
     /// # Safety
     /// As [`Memo::node`]. Words are known to be there up to `above` above the return slot.
-    #[cold]
-    #[inline(never)]
     unsafe fn far(
         &self,
         last: Last,
