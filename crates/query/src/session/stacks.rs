@@ -20,8 +20,9 @@ pub(super) struct Place {
     of_user: Option<usize>,
 }
 
-/// Nodes of which [`Truncations`] remembers something: more than an agent makes.
-const REMEMBERED: usize = 1 << 24;
+/// Nodes of which [`Truncations`] remembers something: more than programs make, and not
+/// more memory (32 MiB) than a file should cost that says it has others.
+const REMEMBERED: usize = 1 << 22;
 
 /// Why stacks are not complete, of many: what they have in common is looked at once.
 pub(crate) struct Truncations<'a> {
